@@ -1,0 +1,369 @@
+"""Uploaded files: streamed to disk, kept under the SHA-256 of their bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from python_multipart import MultipartParser
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartCallbacks, parse_options_header
+
+from app.errors import AppError, ContentError
+
+CHUNK_BYTES = 1 << 20
+MAX_FIELDS = 32
+MAX_FIELD_BYTES = 64 * 1024
+
+
+class UploadTooLargeError(AppError):
+    """The file is larger than this server accepts."""
+
+    status = 413
+    code = "upload_too_large"
+    title = "The file is too large"
+
+
+class BrokenUploadError(AppError):
+    """The body is not a complete multipart form with one file."""
+
+    status = 400
+    code = "broken_upload"
+    title = "The upload is incomplete or malformed"
+
+
+class MissingFileError(ContentError):
+    """A form without the file it is about."""
+
+    code = "missing_file"
+    title = "The form holds no file"
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file received whole; it lies under `path` until `keep` moves it to its place or `discard` removes it."""
+
+    sha256: str
+    size: int
+    path: Path
+    data_dir: Path
+
+    def keep(self) -> Path:
+        """Move the file to its place under its hash and return that place; the same bytes are kept once.
+
+        The time of an existing file is renewed, so that a sweep that runs before the row is committed leaves it alone.
+        """
+        place = upload_path(self.data_dir, self.sha256)
+        if self.path == place:
+            return place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        self.path.replace(place)
+        os.utime(place)
+        _sync_folder(place.parent)
+        return place
+
+    def discard(self) -> None:
+        """Remove the file unless it was kept."""
+        if self.path != upload_path(self.data_dir, self.sha256):
+            self.path.unlink(missing_ok=True)
+
+
+class UploadWriter:
+    """Writes one upload to a locked file in the folder of incoming ones; whatever is not finished is removed.
+
+    The lock lasts as long as the process, so that `sweep_incoming` can tell what a killed server left behind from what
+    is being written at this moment.
+    """
+
+    def __init__(self, data_dir: Path, *, limit_bytes: int) -> None:
+        self._data_dir = data_dir
+        self._limit_bytes = limit_bytes
+        self._digest = hashlib.sha256()
+        self._file = _open_incoming(data_dir)
+        self._path = Path(self._file.name)
+        self.size = 0
+        self.excess = 0
+
+    def write(self, chunk: bytes) -> None:
+        """Append a chunk; what lies past the limit is counted in `excess` and not stored."""
+        room = self._limit_bytes - self.size
+        if len(chunk) > room or self.excess:
+            self.excess += len(chunk) - max(room, 0)
+            return
+        self._digest.update(chunk)
+        self._file.write(chunk)
+        self.size += len(chunk)
+
+    def finish(self) -> StoredFile:
+        """Flush to disk and return the whole file; raises `UploadTooLargeError` where it passed the limit."""
+        if self.excess:
+            self.abandon()
+            raise UploadTooLargeError(f"The file is larger than the limit of {_format_bytes(self._limit_bytes)}.")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return StoredFile(self._digest.hexdigest(), self.size, self._path, self._data_dir)
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        self._path.unlink(missing_ok=True)
+        self.release()
+
+    def release(self) -> None:
+        """Close the file, which ends the lock."""
+        self._file.close()
+
+
+@dataclass
+class ReceivedForm:
+    """A multipart form: its text fields, and its file where it has one."""
+
+    fields: dict[str, str] = field(default_factory=dict)
+    filename: str = ""
+    upload: StoredFile | None = None
+    _writer: UploadWriter | None = None
+
+    def require_upload(self) -> StoredFile:
+        """Return the file or raise `MissingFileError`."""
+        if self.upload is None:
+            raise MissingFileError("Send the action file in the form field `file`.")
+        return self.upload
+
+    def close(self) -> None:
+        """Remove the file unless it was kept."""
+        if self.upload is not None:
+            self.upload.discard()
+        if self._writer is not None:
+            self._writer.release()
+
+
+def upload_path(data_dir: Path, sha256: str) -> Path:
+    """Return where the file with this hash lies."""
+    return data_dir / "uploads" / sha256[:2] / sha256
+
+
+def incoming_dir(data_dir: Path) -> Path:
+    """Return the folder of uploads that are being received."""
+    return data_dir / "uploads" / "incoming"
+
+
+def store_upload(stream: BinaryIO, *, data_dir: Path, limit_bytes: int) -> StoredFile:
+    """Store a stream under its hash; nothing is left where it breaks off or is too large."""
+    writer = UploadWriter(data_dir, limit_bytes=limit_bytes)
+    try:
+        while chunk := stream.read(CHUNK_BYTES):
+            writer.write(chunk)
+            if writer.excess:
+                break
+        received = writer.finish()
+        return StoredFile(received.sha256, received.size, received.keep(), data_dir)
+    except BaseException:
+        writer.abandon()
+        raise
+    finally:
+        writer.release()
+
+
+async def receive_form(
+    chunks: AsyncIterator[bytes], *, content_type: str, data_dir: Path, limit_bytes: int
+) -> ReceivedForm:
+    """Read a multipart form from a request's body, its file straight to disk.
+
+    Memory holds at most about a megabyte of the body whatever it declares. Past the limit the rest is read and thrown
+    away, as much again as the limit, so that a client that sends first and listens later gets the answer and not
+    a broken connection.
+    """
+    reception = _Reception(content_type, data_dir=data_dir, limit_bytes=limit_bytes)
+    try:
+        async for chunk in chunks:
+            reception.feed(chunk)
+            if len(reception.pending) >= CHUNK_BYTES:
+                await asyncio.to_thread(reception.flush)
+            if reception.hopeless:
+                break
+        return await asyncio.to_thread(reception.finish)
+    except BaseException:
+        reception.abandon()
+        raise
+
+
+def sweep_incoming(data_dir: Path) -> int:
+    """Remove what killed servers left among the incoming uploads and return how many files that were."""
+    swept = 0
+    for path in _list_files(incoming_dir(data_dir)):
+        with suppress(FileNotFoundError), path.open("rb") as leftover:
+            try:
+                fcntl.flock(leftover, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            path.unlink(missing_ok=True)
+            swept += 1
+    return swept
+
+
+def list_kept(data_dir: Path, *, older_than: float) -> Iterator[Path]:
+    """Yield the kept files last touched before a time (seconds since the epoch)."""
+    for folder in sorted((data_dir / "uploads").glob("[0-9a-f][0-9a-f]")):
+        for path in _list_files(folder):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < older_than:
+                    yield path
+
+
+class _Reception:
+    """The state of one form that is being received: a push parser's callbacks and what they collected."""
+
+    def __init__(self, content_type: str, *, data_dir: Path, limit_bytes: int) -> None:
+        kind, options = parse_options_header(content_type)
+        if kind != b"multipart/form-data" or not options.get(b"boundary"):
+            raise BrokenUploadError("Send a form as multipart/form-data with the file in the field `file`.")
+        self.pending = bytearray()
+        self._data_dir = data_dir
+        self._limit_bytes = limit_bytes
+        self._form = ReceivedForm()
+        self._writer: UploadWriter | None = None
+        self._header_name = bytearray()
+        self._header_value = bytearray()
+        self._disposition = b""
+        self._field_name = ""
+        self._field_value = bytearray()
+        self._in_file = False
+        self._ended = False
+        callbacks: MultipartCallbacks = {
+            "on_part_begin": self._begin_part,
+            "on_header_field": self._add_header_name,
+            "on_header_value": self._add_header_value,
+            "on_header_end": self._end_header,
+            "on_headers_finished": self._end_headers,
+            "on_part_data": self._add_data,
+            "on_part_end": self._end_part,
+            "on_end": self._end,
+        }
+        try:
+            self._parser = MultipartParser(options[b"boundary"], callbacks)
+        except FormParserError as exc:
+            raise BrokenUploadError("The form's boundary is malformed.") from exc
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether so much came past the limit that reading on serves nobody."""
+        return self._writer is not None and self._writer.excess > self._limit_bytes
+
+    def feed(self, chunk: bytes) -> None:
+        try:
+            self._parser.write(chunk)
+        except FormParserError as exc:
+            raise BrokenUploadError("The form is malformed.") from exc
+
+    def flush(self) -> None:
+        if self._writer is not None and self.pending:
+            self._writer.write(bytes(self.pending))
+        self.pending.clear()
+
+    def finish(self) -> ReceivedForm:
+        self.flush()
+        if not self._ended and not self.hopeless:
+            raise BrokenUploadError("The upload ended before the form did.")
+        if self._writer is not None:
+            self._form.upload = self._writer.finish()
+            self._form._writer = self._writer
+        return self._form
+
+    def abandon(self) -> None:
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def _begin_part(self) -> None:
+        self._disposition = b""
+        self._field_value = bytearray()
+        self._in_file = False
+
+    def _add_header_name(self, data: bytes, start: int, end: int) -> None:
+        self._header_name += data[start:end]
+
+    def _add_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header_value += data[start:end]
+
+    def _end_header(self) -> None:
+        if self._header_name.lower() == b"content-disposition":
+            self._disposition = bytes(self._header_value)
+        self._header_name.clear()
+        self._header_value.clear()
+
+    def _end_headers(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        self._field_name = options.get(b"name", b"").decode("utf-8", "replace")
+        filename = options.get(b"filename")
+        if self._field_name != "file" or filename is None:
+            return
+        # A browser sends an empty file field where nobody chose a file.
+        self._in_file = True
+        if self._writer is not None:
+            raise BrokenUploadError("Send one file, in one field `file`.")
+        if filename:
+            self._form.filename = clean_filename(filename.decode("utf-8", "replace"))
+            self._writer = UploadWriter(self._data_dir, limit_bytes=self._limit_bytes)
+
+    def _add_data(self, data: bytes, start: int, end: int) -> None:
+        if self._in_file:
+            if self._writer is not None:
+                self.pending += data[start:end]
+            return
+        self._field_value += data[start:end]
+        if len(self._field_value) > MAX_FIELD_BYTES:
+            raise BrokenUploadError(f"The field {self._field_name!r} is longer than {MAX_FIELD_BYTES} bytes.")
+
+    def _end_part(self) -> None:
+        if self._in_file:
+            return
+        if len(self._form.fields) >= MAX_FIELDS:
+            raise BrokenUploadError(f"The form has more than {MAX_FIELDS} fields.")
+        self._form.fields[self._field_name] = self._field_value.decode("utf-8", "replace")
+
+    def _end(self) -> None:
+        self._ended = True
+
+
+def clean_filename(name: str) -> str:
+    """Return the last part of a client's file name, without control characters, cut to 200 characters from the left.
+
+    The suffix decides how the file is read, so it is the end that stays.
+    """
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    printable = "".join(character for character in last if character.isprintable()).strip()
+    return printable[-200:] or "actions"
+
+
+def _open_incoming(data_dir: Path) -> BinaryIO:
+    folder = incoming_dir(data_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        incoming = (folder / secrets.token_hex(16)).open("xb")
+        fcntl.flock(incoming, fcntl.LOCK_EX)
+        # A sweep between these two lines takes the file away before it is locked; then another one is made.
+        if os.fstat(incoming.fileno()).st_nlink:
+            return incoming
+        incoming.close()
+
+
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _format_bytes(n_bytes: int) -> str:
+    return f"{n_bytes / 2**20:.0f} MiB" if n_bytes >= 2**20 else f"{n_bytes} bytes"
