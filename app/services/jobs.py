@@ -1,0 +1,96 @@
+"""The job queue: how a job is put on it with the row it belongs to, and what a worker process runs.
+
+The bodies of the tasks stand in ``worker/tasks.py``, above the services that they call; here are only their names, so
+that a service can queue one without importing what it does.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
+from procrastinate.manager import JobManager
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from app.config import Config
+from app.db.session import libpq_url
+
+logger = logging.getLogger(__name__)
+
+SCORE_SUBMISSION = "score_submission"
+PREPARE_SNAPSHOT = "prepare_snapshot"
+REAP = "reap"
+
+# Every ten seconds (the sixth field): with the heartbeat timeout this bounds how long a killed worker's job lies still.
+REAP_CRON = "* * * * * */10"
+
+queue = App(connector=PsycopgConnector())
+
+# Jobs are put on the queue over the session's own connection only, so this connector is never opened. It is the
+# blocking one also inside a worker, whose own connector is not.
+_manager = JobManager(SyncPsycopgConnector())
+
+
+def defer(session: Session, task_name: str, *, priority: int = 0, **arguments: Any) -> int:
+    """Put a job on the queue in the session's transaction and return its number.
+
+    The job appears with the rows of that transaction, or not at all; workers are told when it is committed.
+    """
+    deferrer = queue.configure_task(task_name, queue=task_name, priority=priority, task_kwargs=arguments)
+    job = _manager.defer_job(deferrer.job, connection=session.connection().connection.driver_connection)
+    assert job.id is not None
+    return job.id
+
+
+def defer_scoring(session: Session, submission_id: str) -> int:
+    """Queue the scoring of a submission."""
+    return defer(session, SCORE_SUBMISSION, submission_id=submission_id)
+
+
+def defer_preparation(session: Session, snapshot_id: int) -> int:
+    """Queue the computation of a snapshot's frontiers and figures, ahead of submissions, which need them."""
+    return defer(session, PREPARE_SNAPSHOT, priority=10, snapshot_id=snapshot_id)
+
+
+def has_live_worker(session: Session, *, timeout_seconds: float) -> bool:
+    """Whether a worker has given a sign of life within this time."""
+    query = text(
+        "SELECT EXISTS (SELECT FROM procrastinate_workers"
+        " WHERE last_heartbeat > clock_timestamp() - make_interval(secs => :timeout))"
+    )
+    return bool(session.scalar(query, {"timeout": timeout_seconds}))
+
+
+async def retry_stalled_jobs(timeout_seconds: float) -> int:
+    """Put the jobs of workers that fell silent back on the queue; return how many.
+
+    A worker killed in mid-job leaves the job marked as being done. Its heartbeat stops: so the job is found.
+    """
+    stalled = list(await queue.job_manager.get_stalled_jobs(seconds_since_heartbeat=timeout_seconds))
+    for job in stalled:
+        logger.warning("job %s of a silent worker goes back on the queue: %s", job.id, job.call_string)
+        await queue.job_manager.retry_job(job)
+    return len(stalled)
+
+
+def run_worker(config: Config, url: str, *, context: dict[str, Any], wait: bool = True) -> None:
+    """Work off jobs until told to stop by SIGINT or SIGTERM; without `wait`, until the queue is empty.
+
+    `context` is handed to every task as ``context.additional_context``. Jobs are blocking code in a thread of their
+    own, one at a time, so that the heartbeat goes on beside them; more at once means more worker processes.
+    """
+    connector = PsycopgConnector(
+        conninfo=libpq_url(url), min_size=1, max_size=4, kwargs={"application_name": "otboard"}
+    )
+    with queue.replace_connector(connector) as app:
+        app.run_worker(
+            wait=wait,
+            concurrency=1,
+            delete_jobs="successful",
+            update_heartbeat_interval=config.heartbeat_timeout_seconds / 3,
+            stalled_worker_timeout=config.heartbeat_timeout_seconds,
+            additional_context=context,
+            install_signal_handlers=wait,
+        )
