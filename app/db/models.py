@@ -582,6 +582,7 @@ class BoardScore(Base):
         _is_fraction("oracle_area"),
         _is_fraction("max_accuracy"),
         _is_fraction("beta_match"),
+        _is_fraction("tokens_saved"),
         _is_fraction("accuracy_25"),
         _is_fraction("accuracy_50"),
         _is_fraction("accuracy_75"),
@@ -601,6 +602,8 @@ class BoardScore(Base):
     gap: Mapped[float]
     max_accuracy: Mapped[float]
     beta_match: Mapped[float | None]
+    # Stored, not taken from beta_match: 1 - beta_match is rounded once from the exact figure, as in the document.
+    tokens_saved: Mapped[float | None]
     accuracy_25: Mapped[float]
     accuracy_50: Mapped[float]
     accuracy_75: Mapped[float]

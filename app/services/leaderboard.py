@@ -259,8 +259,7 @@ def _board_query(
 
 
 def _read_row(found: Any, strategy: Strategy) -> BoardRow:
-    saved = None if found["beta_match"] is None else 1.0 - found["beta_match"]
-    computed = {"rank": None, "rank_reason": None, "strategy": strategy, "tokens_saved": saved}
+    computed = {"rank": None, "rank_reason": None, "strategy": strategy}
     return BoardRow(**computed, **{f.name: found[f.name] for f in fields(BoardRow) if f.name not in computed})
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select, text, tuple_
+from sqlalchemy import Select, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -335,11 +335,7 @@ def list_events(session: Session, submission_id: str, *, account: Identity | Non
 
 def worker_alive(session: Session) -> bool:
     """Tell whether a scoring worker gave a sign of life within the last minute."""
-    alive = text(
-        "SELECT EXISTS (SELECT FROM procrastinate_workers "
-        "WHERE last_heartbeat > clock_timestamp() - make_interval(secs => :silence))"
-    )
-    return bool(session.scalar(alive, {"silence": WORKER_SILENCE_SECONDS}))
+    return jobs.has_live_worker(session, timeout_seconds=WORKER_SILENCE_SECONDS)
 
 
 def count_states(session: Session) -> dict[SubmissionState, int]:
