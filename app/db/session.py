@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
@@ -30,9 +31,14 @@ def normalise_url(url: str) -> URL:
     return parsed.set(drivername="postgresql+psycopg")
 
 
-def libpq_url(url: str) -> str:
-    """Return the URL as libpq and psycopg read it, password included."""
-    return normalise_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+def conninfo(url: str) -> str:
+    """Return the URL as libpq and psycopg read it, password included.
+
+    Keywords and values, not a URL again: libpq does not read "+" as a space, which is how SQLAlchemy writes one.
+    """
+    parsed = normalise_url(url)
+    place = parsed.translate_connect_args(username="user", database="dbname")
+    return make_conninfo("", **place, **{name: ",".join(values) for name, values in parsed.normalized_query.items()})
 
 
 def make_engine(url: str, *, pool_size: int = 10) -> Engine:

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from app.config import Config
-from app.db.session import libpq_url
+from app.db.session import conninfo
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +81,7 @@ def run_worker(config: Config, url: str, *, context: dict[str, Any], wait: bool 
     `context` is handed to every task as ``context.additional_context``. Jobs are blocking code in a thread of their
     own, one at a time, so that the heartbeat goes on beside them; more at once means more worker processes.
     """
-    connector = PsycopgConnector(
-        conninfo=libpq_url(url), min_size=1, max_size=4, kwargs={"application_name": "otboard"}
-    )
+    connector = PsycopgConnector(conninfo=conninfo(url), min_size=1, max_size=4, kwargs={"application_name": "otboard"})
     with queue.replace_connector(connector) as app:
         app.run_worker(
             wait=wait,
