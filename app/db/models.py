@@ -147,6 +147,11 @@ class Snapshot(Base):
         """Whether the snapshot can no longer change."""
         return self.state == "frozen"
 
+    @property
+    def full_sha256(self) -> str:
+        """The hash that boards, scores and receipts refer to: of the full snapshot where this is its public export."""
+        return str(self.manifest.get("full_sha256") or self.sha256)
+
 
 class SnapshotModel(Base):
     """A model of a snapshot, `idx` being its place in the manifest."""
@@ -233,7 +238,9 @@ class Trajectory(Base):
         CheckConstraint("is_strictly_increasing(retained_tokens)", name="retained_tokens_increase"),
         CheckConstraint("retained_tokens[1] = 0", name="retained_tokens_start"),
         CheckConstraint("retained_tokens[cardinality(retained_tokens)] = thinking_tokens", name="thinking_tokens"),
-        CheckConstraint("0 <= ALL (correct_probes)", name="correct_probes"),
+        CheckConstraint(
+            "0 <= ALL (correct_probes) AND array_position(correct_probes, NULL) IS NULL", name="correct_probes"
+        ),
         CheckConstraint("cardinality(correct_probes) = cardinality(retained_tokens)", name="correct_probes_length"),
         CheckConstraint("cardinality(end_margin) = cardinality(retained_tokens)", name="end_margin_length"),
         CheckConstraint("0 <= ALL (token_ids)", name="token_ids"),
