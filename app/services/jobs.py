@@ -7,6 +7,7 @@ that a service can queue one without importing what it does.
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
@@ -33,20 +34,37 @@ queue = App(connector=PsycopgConnector())
 _manager = JobManager(SyncPsycopgConnector())
 
 
-def defer(session: Session, task_name: str, *, priority: int = 0, **arguments: Any) -> int:
+def defer(
+    session: Session,
+    task_name: str,
+    *,
+    priority: int = 0,
+    lock: str | None = None,
+    delay: timedelta = timedelta(0),
+    **arguments: Any,
+) -> int:
     """Put a job on the queue in the session's transaction and return its number.
 
-    The job appears with the rows of that transaction, or not at all; workers are told when it is committed.
+    The job appears with the rows of that transaction, or not at all; workers are told when it is committed. Jobs with
+    the same `lock` run one after the other. No worker takes the job up before `delay` is over.
     """
-    deferrer = queue.configure_task(task_name, queue=task_name, priority=priority, task_kwargs=arguments)
+    deferrer = queue.configure_task(
+        task_name,
+        queue=task_name,
+        priority=priority,
+        lock=lock,
+        schedule_at=datetime.now(UTC) + delay if delay else None,
+        task_kwargs=arguments,
+    )
     job = _manager.defer_job(deferrer.job, connection=session.connection().connection.driver_connection)
     assert job.id is not None
     return job.id
 
 
-def defer_scoring(session: Session, submission_id: str) -> int:
-    """Queue the scoring of a submission."""
-    return defer(session, SCORE_SUBMISSION, submission_id=submission_id)
+def defer_scoring(session: Session, submission_id: str, *, delay: timedelta = timedelta(0)) -> int:
+    """Queue the scoring of a submission; two jobs of one submission never run at once."""
+    lock = f"{SCORE_SUBMISSION}-{submission_id}"
+    return defer(session, SCORE_SUBMISSION, lock=lock, delay=delay, submission_id=submission_id)
 
 
 def defer_preparation(session: Session, snapshot_id: int) -> int:

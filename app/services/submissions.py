@@ -202,7 +202,7 @@ def accept_submission(
     one failed on our side, it is tried again.
     """
     snapshot = get_snapshot(session, snapshot_name)
-    _check_target(session, snapshot, split=split)
+    check_target(session, snapshot, split=split)
     method = _ensure_method(session, account, name=method_name.strip(), description=description)
     upload.keep()
     fields = {
@@ -224,7 +224,7 @@ def accept_submission(
         return _accept_again(session, fields, actor=account.name)
     session.add(
         models.SubmissionEvent(
-            submission_id=submission_id, from_state=None, to_state=SubmissionState.RECEIVED, actor=account.name
+            submission_id=submission_id, from_state=None, to_state=SubmissionState.RECEIVED.value, actor=account.name
         )
     )
     session.flush()
@@ -239,13 +239,17 @@ def transition(
     from_state = SubmissionState(submission.state)
     if to_state not in TRANSITIONS[from_state]:
         raise TransitionError(f"Submission {submission.id} is {from_state}; it cannot become {to_state}.")
-    submission.state = to_state
+    submission.state = to_state.value
     if not to_state.is_waiting:
         submission.deadline = None
         submission.progress = None
     session.add(
         models.SubmissionEvent(
-            submission_id=submission.id, from_state=from_state, to_state=to_state, actor=actor, reason=reason
+            submission_id=submission.id,
+            from_state=from_state.value,
+            to_state=to_state.value,
+            actor=actor,
+            reason=reason,
         )
     )
     session.flush()
@@ -345,7 +349,8 @@ def count_states(session: Session) -> dict[SubmissionState, int]:
     return {state: counts.get(state.value, 0) for state in SubmissionState}
 
 
-def _check_target(session: Session, snapshot: models.Snapshot, *, split: str) -> None:
+def check_target(session: Session, snapshot: models.Snapshot, *, split: str) -> None:
+    """Raise unless files can be scored on this split: the snapshot is frozen and the split's labels are not hidden."""
     if not snapshot.is_frozen:
         raise SnapshotNotFrozenError(f"Snapshot {snapshot.name} is not frozen yet; nothing can be scored on it.")
     splits = list_splits(session, snapshot)
@@ -383,6 +388,7 @@ def _accept_again(session: Session, fields: dict[str, Any], *, actor: str) -> Ac
 
 def _requeue_failed(session: Session, submission: models.Submission, *, actor: str, reason: str) -> None:
     submission.attempts = 0
+    submission.failure_reason = None
     submission.deadline = _now() + QUEUE_DEADLINE
     transition(session, submission, SubmissionState.RECEIVED, actor=actor, reason=reason)
     jobs.defer_scoring(session, submission.id)

@@ -1,0 +1,40 @@
+"""What the OpenAPI document says beyond the types: errors, forms, paging."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel
+
+from app.api.problems import MEDIA_TYPE
+from app.api.schemas import ErrorOut
+
+LIMIT = Annotated[int, Query(ge=1, le=200, description="How many items a page has at most.")]
+CURSOR = Annotated[str | None, Query(description="The `next_cursor` of the page before.", max_length=500)]
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI responses of these error statuses."""
+    schema = {"$ref": f"#/components/schemas/{ErrorOut.__name__}"}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status in statuses
+    }
+
+
+def multipart(form: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI request body of a form with these text fields and the action file in `file`."""
+    schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema.pop("$defs", None)
+    schema["properties"] = {
+        "file": {
+            "type": "string",
+            "format": "binary",
+            "description": "CSV (also .gz, .zst), JSON Lines (also .gz) or Parquet; the file's name says which.",
+        },
+        **schema["properties"],
+    }
+    schema["required"] = ["file", *schema.get("required", [])]
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}

@@ -1,0 +1,469 @@
+"""The shapes of REST answers. Field descriptions become the documentation; documents may carry further keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.evaluator.strategies import Strategy
+from app.services.submissions import SubmissionState
+
+Fraction01 = Annotated[float, Field(ge=0, le=1)]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+EXAMPLE_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+EXAMPLE_SUBMISSION = {
+    "id": "k3J9xQ2mTz7A",
+    "method": "length-cap",
+    "team": "local",
+    "is_control": False,
+    "description": "Caps thinking at a share of the training questions' mean length.",
+    "snapshot": "synthetic-otbench",
+    "snapshot_sha256": EXAMPLE_SHA256,
+    "kind": "synthetic",
+    "split": "validation",
+    "strategy": "fixed_budget",
+    "filename": "caps.parquet",
+    "actions_sha256": EXAMPLE_SHA256,
+    "actions_bytes": 48213,
+    "state": "scored",
+    "is_current": False,
+    "is_mine": True,
+    "problems": [],
+    "warnings": [],
+    "failure_reason": None,
+    "n_settings": 20,
+    "attempts": 1,
+    "progress": None,
+    "queue_place": None,
+    "worker_alive": True,
+    "created_at": "2026-07-21T09:30:00Z",
+    "scored_at": "2026-07-21T09:30:04Z",
+    "published_at": None,
+}
+EXAMPLE_ROW = {
+    "rank": 1,
+    "rank_reason": None,
+    "submission_id": "k3J9xQ2mTz7A",
+    "method": "length-cap",
+    "team": "local",
+    "is_control": False,
+    "strategy": "fixed_budget",
+    "n_settings": 20,
+    "realised_potential": 0.3127,
+    "area": 0.7714,
+    "uninformed_area": 0.7441,
+    "oracle_area": 0.8314,
+    "gap": 0.06,
+    "max_accuracy": 0.842,
+    "beta_match": 0.71,
+    "tokens_saved": 0.29,
+    "accuracy_25": 0.702,
+    "accuracy_50": 0.801,
+    "accuracy_75": 0.835,
+    "best_e3": 1.21,
+    "reason": None,
+    "scorer_version": "1",
+    "actions_sha256": EXAMPLE_SHA256,
+    "published_at": "2026-07-21T09:31:00Z",
+}
+
+
+class Answer(BaseModel):
+    """Base of answers that are read from a service's dataclass."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Document(BaseModel):
+    """Base of the public documents, which may grow further keys."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ProblemOut(Answer):
+    """One fault of a file, with its place; `count` is the exact total of the code in the file."""
+
+    code: str
+    message: str
+    row: int | None = Field(description="The row as an editor shows it; the header of a CSV is row 1.")
+    column: str | None
+    unit: str | None
+    count: int
+
+
+class ErrorOut(BaseModel):
+    """An error as RFC 9457 problem+json."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="Stable snake_case name of the error.")
+    instance: str = ""
+    problems: list[ProblemOut] = Field(default=[], description="Present where a file or a form is at fault.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "type": "/api/docs#snapshot_not_frozen",
+                "title": "The snapshot is not frozen yet",
+                "status": 409,
+                "detail": "Snapshot math is not frozen yet; nothing can be scored on it.",
+                "code": "snapshot_not_frozen",
+                "instance": "/api/v1/submissions",
+            }
+        }
+    )
+
+
+class SnapshotOut(Answer):
+    """A snapshot: what it measures and the hash that scores refer to."""
+
+    name: str
+    title: str
+    kind: str = Field(description="`measured` or `synthetic`; synthetic figures are not results of any model.")
+    sha256: Sha256
+    state: str = Field(description="`imported`, or `frozen` once nothing can change any more.")
+    probes_per_position: int
+    trajectories_per_question: int
+    n_questions: int
+    n_trajectories: int
+    models: list[str]
+    benchmarks: list[str]
+    splits: list[str]
+    hidden_splits: list[str]
+    created_at: datetime
+    frozen_at: datetime | None
+
+
+class SnapshotDetailsOut(SnapshotOut):
+    """A snapshot with its whole manifest."""
+
+    manifest: dict[str, Any]
+
+
+class SnapshotPageOut(BaseModel):
+    """Some snapshots, by name, and the cursor of the next page."""
+
+    items: list[SnapshotOut]
+    next_cursor: str | None
+
+
+class TrajectoryOut(Answer):
+    """One trajectory: L(k) and C(k) at every position."""
+
+    model: str
+    trajectory: int
+    thinking_tokens: int
+    original_correct: bool | None
+    retained_tokens: list[int]
+    correct_probes: list[int]
+    end_margin: list[float] | None
+
+
+class TrajectoriesOut(Answer):
+    """The curves of one question."""
+
+    snapshot: str
+    benchmark: str
+    question_id: str
+    split: str
+    difficulty: int | None
+    probes_per_position: int
+    items: list[TrajectoryOut]
+    next_cursor: str | None
+
+
+class OverthinkingFiguresOut(Document):
+    """Overthinking figures, fractions in [0, 1]."""
+
+    mean_thinking_tokens: float
+    full_thinking_accuracy: float | None
+    zero_step_accuracy: float
+    endpoint_accuracy: float
+    overthinking_ratio: float
+    accuracy_degradation: float
+
+
+class CellOverthinkingOut(OverthinkingFiguresOut):
+    """Overthinking figures of one model on one benchmark."""
+
+    model: str
+    benchmark: str
+    questions: int
+    trajectories: int
+
+
+class OverthinkingOut(Document):
+    """The document `otboard overthinking` prints."""
+
+    snapshot: str
+    split: str
+    cells: list[CellOverthinkingOut]
+    macro: OverthinkingFiguresOut
+
+
+class CellFrontierOut(Document):
+    """The exact frontier of one cell; `cost` in tokens and `correct` in probes are integers."""
+
+    model: str
+    benchmark: str
+    strategy: Strategy
+    total_thinking_tokens: int
+    total_probes: int
+    cost: list[int]
+    correct: list[int]
+    beta_match: float | None
+    max_accuracy: float
+    beta_sat: float
+    area: float
+    uninformed_area: float
+
+
+class MacroFrontierOut(Document):
+    """The macro frontier of a strategy on relative budgets."""
+
+    strategy: Strategy
+    beta_match: float | None
+    max_accuracy: float
+    beta_sat: float
+    area: float
+    uninformed_area: float
+    grid: list[float]
+    accuracy: list[float]
+
+
+class FrontiersOut(Document):
+    """The document `otboard frontier` prints."""
+
+    snapshot: str
+    split: str
+    cells: list[CellFrontierOut]
+    macro: list[MacroFrontierOut]
+
+
+class BoardFiguresOut(Document):
+    """A score's figures on one board."""
+
+    model: str | None
+    benchmark: str | None
+    n_settings: int
+    realised_potential: float | None
+    area: float
+    uninformed_area: float
+    oracle_area: float
+    max_accuracy: float
+    beta_match: float | None
+    accuracy_at: dict[str, float]
+    best_e3: float | None
+    reason: str | None
+    intervals: dict[str, list[float]] | None = None
+
+
+class SettingOut(Document):
+    """A score's figures of one setting."""
+
+    setting: str
+    beta: float | None
+    accuracy: float | None
+    gap: float | None
+    early_loss: float | None
+    late_loss: float | None
+    wasted: float | None
+    forgone: float | None
+    e3: float | None
+    cells: list[dict[str, Any]]
+
+
+class ScoreOut(Document):
+    """The document `otboard score` prints."""
+
+    snapshot: str
+    split: str
+    strategy: Strategy
+    scorer_version: str
+    actions_sha256: Sha256
+    warnings: list[ProblemOut]
+    settings: list[SettingOut]
+    boards: list[BoardFiguresOut]
+    summary: BoardFiguresOut | None
+
+
+class SubmissionOut(Answer):
+    """A submission and where it stands."""
+
+    id: str
+    method: str
+    team: str
+    is_control: bool
+    description: str | None
+    snapshot: str
+    snapshot_sha256: Sha256
+    kind: str
+    split: str
+    strategy: Strategy
+    filename: str
+    actions_sha256: Sha256
+    actions_bytes: int
+    state: SubmissionState
+    is_current: bool
+    is_mine: bool
+    problems: list[ProblemOut] = Field(description="Why the file was rejected: at most 100 examples, exact totals.")
+    warnings: list[ProblemOut] = Field(description="What is odd about the file without being wrong.")
+    failure_reason: str | None = Field(description="What went wrong on the server's side.")
+    n_settings: int | None
+    attempts: int
+    progress: float | None = Field(description="How far the file has been read, in [0, 1].")
+    queue_place: int | None = Field(description="1 is the next to be scored; null where it does not wait.")
+    worker_alive: bool | None = Field(
+        default=None, description="Whether a scoring worker lives; null where the submission needs none."
+    )
+    created_at: datetime
+    scored_at: datetime | None
+    published_at: datetime | None
+
+    model_config = ConfigDict(from_attributes=True, json_schema_extra={"example": EXAMPLE_SUBMISSION})
+
+
+class SubmissionPageOut(Answer):
+    """Some submissions, newest first, and the cursor of the next page."""
+
+    items: list[SubmissionOut]
+    next_cursor: str | None
+
+
+class EventOut(Answer):
+    """A change of a submission's state."""
+
+    from_state: SubmissionState | None
+    to_state: SubmissionState
+    actor: str
+    reason: str | None
+    at: datetime
+
+
+class EventPageOut(BaseModel):
+    """What happened to a submission, oldest first."""
+
+    items: list[EventOut]
+    next_cursor: str | None = None
+
+
+class ValidationOut(Answer):
+    """A file without problems: what it holds, and what is odd about it."""
+
+    actions_sha256: Sha256
+    n_rows: int
+    n_settings: int
+    settings: list[str]
+    n_cells_covered: int
+    n_cells: int
+    warnings: list[ProblemOut]
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={
+            "example": {
+                "actions_sha256": EXAMPLE_SHA256,
+                "n_rows": 7720,
+                "n_settings": 20,
+                "settings": ["0.1", "0.2", "…"],
+                "n_cells_covered": 24,
+                "n_cells": 24,
+                "warnings": [],
+            }
+        },
+    )
+
+
+class BoardRowOut(Answer):
+    """A method on the board. Accuracies and areas are fractions; `gap` is the oracle's area minus the method's."""
+
+    rank: int | None = Field(description="Provisional: by point estimate. Null with `rank_reason`.")
+    rank_reason: str | None = Field(description="`control`, `too_few_questions` or `no_potential`.")
+    submission_id: str
+    method: str
+    team: str
+    is_control: bool
+    strategy: Strategy
+    n_settings: int
+    realised_potential: float | None
+    area: Fraction01
+    uninformed_area: Fraction01
+    oracle_area: Fraction01
+    gap: float
+    max_accuracy: Fraction01
+    beta_match: float | None
+    tokens_saved: float | None
+    accuracy_25: Fraction01
+    accuracy_50: Fraction01
+    accuracy_75: Fraction01
+    best_e3: float | None
+    reason: str | None = Field(description="Why there is no realised potential.")
+    scorer_version: str
+    actions_sha256: Sha256
+    published_at: datetime
+
+    model_config = ConfigDict(from_attributes=True, json_schema_extra={"example": EXAMPLE_ROW})
+
+
+class LeaderboardOut(Answer):
+    """A board: its rows, best first."""
+
+    snapshot: str
+    snapshot_sha256: Sha256
+    kind: str
+    split: str
+    strategy: Strategy
+    model: str | None
+    benchmark: str | None
+    scorer_version: str
+    ranks_are_provisional: bool
+    rows: list[BoardRowOut]
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        json_schema_extra={
+            "example": {
+                "snapshot": "synthetic-otbench",
+                "snapshot_sha256": EXAMPLE_SHA256,
+                "kind": "synthetic",
+                "split": "validation",
+                "strategy": "fixed_budget",
+                "model": None,
+                "benchmark": None,
+                "scorer_version": "1",
+                "ranks_are_provisional": True,
+                "rows": [EXAMPLE_ROW],
+            }
+        },
+    )
+
+
+class MethodOut(Answer):
+    """A method of a team."""
+
+    name: str
+    team: str
+    description: str | None
+    is_control: bool
+    created_at: datetime
+
+
+class MethodPageOut(BaseModel):
+    """The methods of a name, one a team at most, and their submissions that the reader may see, newest first."""
+
+    methods: list[MethodOut]
+    submissions: list[SubmissionOut]
+    next_cursor: str | None
+
+
+class MeOut(Answer):
+    """Who is asking."""
+
+    name: str
+    team: str
+    is_control: bool

@@ -1,0 +1,180 @@
+"""Submissions and validations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request, Response
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.api.documentation import CURSOR, LIMIT, errors, multipart
+from app.api.forms import read_form
+from app.api.frozen import frozen, is_current, make_etag, not_modified
+from app.api.schemas import EventOut, EventPageOut, ScoreOut, SubmissionOut, SubmissionPageOut, ValidationOut
+from app.evaluator.strategies import Strategy
+from app.services import scoring, submissions
+from app.services.submissions import SubmissionDetails
+from app.web.security import AccountDep, ConfigDep, FormDep, ReaderDep, SessionDep
+
+router = APIRouter(tags=["submissions"])
+
+
+class ValidationForm(BaseModel):
+    """The target an action file is checked against."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    snapshot: str
+    strategy: Strategy
+    split: str = "all"
+
+
+class SubmissionForm(ValidationForm):
+    """The target of a submission and the method it is one of."""
+
+    method: str = Field(min_length=1, max_length=submissions.MAX_METHOD_NAME)
+    description: str | None = Field(default=None, max_length=submissions.MAX_DESCRIPTION)
+
+
+class WithdrawalBody(BaseModel):
+    """Why a submission is withdrawn."""
+
+    reason: str | None = Field(default=None, max_length=500, examples=["scored with the wrong checkpoint"])
+
+
+@router.post(
+    "/validations",
+    summary="Check an action file",
+    openapi_extra=multipart(ValidationForm),
+    responses=errors(400, 401, 403, 404, 409, 413, 422),
+)
+def check_actions(form: FormDep, session: SessionDep, config: ConfigDep) -> ValidationOut:
+    """Check an action file as a submission would be, and store nothing."""
+    target = read_form(form, ValidationForm)
+    checked = scoring.check_upload(
+        session,
+        snapshot_name=target.snapshot,
+        split=target.split,
+        strategy=target.strategy,
+        upload=form.require_upload(),
+        filename=form.filename,
+        config=config,
+    )
+    return ValidationOut.model_validate(checked)
+
+
+@router.post(
+    "/submissions",
+    status_code=202,
+    summary="Submit an action file",
+    openapi_extra=multipart(SubmissionForm),
+    responses={200: {"model": SubmissionOut, "description": "These bytes are a submission already; here it is."}}
+    | errors(400, 401, 403, 404, 409, 413, 422),
+)
+def create_submission(form: FormDep, account: AccountDep, session: SessionDep, response: Response) -> SubmissionOut:
+    """Store an action file and put its scoring on the queue; `Location` says where to look for what becomes of it.
+
+    The same bytes by the same team for the same snapshot, split and strategy are the submission that exists; where that
+    one failed on the server's side, it is tried again.
+    """
+    target = read_form(form, SubmissionForm)
+    accepted = submissions.accept_submission(
+        session,
+        account=account,
+        snapshot_name=target.snapshot,
+        split=target.split,
+        strategy=target.strategy,
+        method_name=target.method,
+        description=target.description,
+        upload=form.require_upload(),
+        filename=form.filename,
+    )
+    response.status_code = 202 if accepted.created else 200
+    response.headers["Location"] = f"/api/v1/submissions/{accepted.submission_id}"
+    return _show(session, submissions.get_submission(session, accepted.submission_id, account=account))
+
+
+@router.get("/submissions", summary="List my team's submissions", responses=errors(401, 422))
+def list_submissions(
+    account: AccountDep, session: SessionDep, limit: LIMIT = 50, cursor: CURSOR = None
+) -> SubmissionPageOut:
+    """List the submissions of the caller's team, newest first."""
+    page = submissions.list_submissions(session, account=account, limit=limit, cursor=cursor)
+    return SubmissionPageOut.model_validate(page)
+
+
+@router.get("/submissions/{submission_id}", summary="Get a submission", responses=errors(401, 404))
+def get_submission(submission_id: str, reader: ReaderDep, session: SessionDep) -> SubmissionOut:
+    """Tell where a submission stands: its state, its place in the queue, the problems of its file."""
+    return _show(session, submissions.get_submission(session, submission_id, account=reader))
+
+
+@router.get(
+    "/submissions/{submission_id}/actions",
+    summary="Download the action file",
+    response_class=FileResponse,
+    responses={200: {"content": {"application/octet-stream": {}}}, 304: {"description": "Unchanged."}}
+    | errors(401, 403, 404),
+)
+def download_actions(
+    submission_id: str, reader: ReaderDep, session: SessionDep, config: ConfigDep, request: Request
+) -> Response:
+    """Send the file as it was uploaded: to its team, and to everyone once it is published."""
+    actions = scoring.get_actions_file(session, submission_id, account=reader, data_dir=config.data_dir)
+    etag = f'"{actions.sha256}"'
+    if is_current(request, etag):
+        return not_modified(etag)
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    return FileResponse(actions.path, filename=actions.filename, media_type="application/octet-stream", headers=headers)
+
+
+@router.get(
+    "/submissions/{submission_id}/score",
+    summary="Get the score document",
+    response_model=ScoreOut,
+    responses={304: {"description": "Unchanged."}} | errors(401, 404, 409),
+)
+def get_score(submission_id: str, reader: ReaderDep, session: SessionDep, request: Request) -> Response:
+    """Return the score document: what `otboard score` prints for the same file."""
+    score = scoring.get_score(session, submission_id, account=reader)
+    etag = make_etag("score", submission_id, score.scorer_version)
+    return not_modified(etag) if is_current(request, etag) else frozen(score.text, etag=etag)
+
+
+@router.get("/submissions/{submission_id}/events", summary="List what happened", responses=errors(401, 404))
+def list_events(submission_id: str, reader: ReaderDep, session: SessionDep) -> EventPageOut:
+    """List every change of the submission's state, oldest first: who, when and why."""
+    events = submissions.list_events(session, submission_id, account=reader)
+    return EventPageOut(items=[EventOut.model_validate(event) for event in events])
+
+
+@router.post("/submissions/{submission_id}/publish", summary="Publish", responses=errors(401, 403, 404, 409))
+def publish_submission(submission_id: str, account: AccountDep, session: SessionDep) -> SubmissionOut:
+    """Show a scored submission on the board; doing it again changes nothing."""
+    return _show(session, submissions.publish_submission(session, submission_id, account=account))
+
+
+@router.post("/submissions/{submission_id}/withdraw", summary="Withdraw", responses=errors(401, 403, 404, 409, 422))
+def withdraw_submission(
+    submission_id: str,
+    account: AccountDep,
+    session: SessionDep,
+    body: Annotated[WithdrawalBody | None, Body()] = None,
+) -> SubmissionOut:
+    """Take a submission off the board for good; it stays as a tombstone. Doing it again changes nothing."""
+    reason = body.reason if body else None
+    return _show(session, submissions.withdraw_submission(session, submission_id, account=account, reason=reason))
+
+
+@router.post("/submissions/{submission_id}/retry", summary="Try again", responses=errors(401, 403, 404, 409))
+def retry_submission(submission_id: str, account: AccountDep, session: SessionDep) -> SubmissionOut:
+    """Put a submission that failed on the server's side back on the queue."""
+    return _show(session, submissions.retry_submission(session, submission_id, account=account))
+
+
+def _show(session: Any, details: SubmissionDetails) -> SubmissionOut:
+    shown = SubmissionOut.model_validate(details)
+    if details.state.is_waiting:
+        shown.worker_alive = submissions.worker_alive(session)
+    return shown

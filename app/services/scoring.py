@@ -1,0 +1,339 @@
+"""Scoring a submission: what the job does, step by step, each step committed so that its readers can follow."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, sessionmaker
+
+from app.config import Config
+from app.db import models
+from app.errors import AppError, ContentError, NotFoundError, Problem, StateError
+from app.evaluator.scoring import SCORER_VERSION, Score, score_actions
+from app.evaluator.strategies import Strategy
+from app.files.actions import ActionFile, read_actions
+from app.files.documents import score_document
+from app.services import jobs, snapshots, submissions
+from app.services.accounts import Identity
+from app.services.submissions import SYSTEM, SubmissionState
+from app.services.uploads import StoredFile, upload_path
+
+logger = logging.getLogger(__name__)
+
+Sessions = sessionmaker[Session]
+# The first retry comes after this, each further one after twice as long.
+FIRST_RETRY = timedelta(seconds=5)
+PROGRESS_STEP = 0.05
+
+
+class NotScoredError(StateError):
+    """A score was asked for that does not exist, or not yet."""
+
+    code = "not_scored"
+    title = "There is no score"
+
+
+class ActionsGoneError(NotFoundError):
+    """The action file is not in the data folder of this server."""
+
+    code = "actions_gone"
+    title = "The action file is missing"
+
+
+class WithheldActionsError(submissions.ForbiddenError):
+    """Someone else's action file on a split whose labels are hidden."""
+
+    code = "labels_hidden"
+    title = "The labels of this split are hidden"
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """An action file without problems."""
+
+    actions_sha256: str
+    n_rows: int
+    n_settings: int
+    settings: tuple[str, ...]
+    n_cells_covered: int
+    n_cells: int
+    warnings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class ActionsDownload:
+    """Where an uploaded action file lies and what it was called."""
+
+    path: Path
+    filename: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StoredScore:
+    """A score document as JSON text."""
+
+    text: str
+    scorer_version: str
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One try at scoring; `number` is its fence: an attempt that was given up may not write any more."""
+
+    submission_id: str
+    number: int
+    snapshot: str
+    split: str
+    strategy: Strategy
+    actions_sha256: str
+    filename: str
+
+
+class _LostAttemptError(Exception):
+    """The submission moved on without this attempt: withdrawn, or taken up by another worker."""
+
+
+def score_submission(sessions: Sessions, submission_id: str, *, config: Config, actor: str) -> None:
+    """Score a submission: validating, scoring, then scored; or rejected with problems; or back for another attempt.
+
+    May be called again at any time and by any worker: what is finished stays as it is, an attempt that died is
+    followed by the next one, and of two attempts that run at once only the later one may write.
+    """
+    attempt = _begin(sessions, submission_id, config=config, actor=actor)
+    if attempt is None:
+        return
+    try:
+        _run(sessions, attempt, config=config, actor=actor)
+    except _LostAttemptError:
+        logger.warning("attempt %d at submission %s was given up meanwhile", attempt.number, submission_id)
+    except Exception as exc:
+        # Whatever this is, it is not the file's fault; the next attempt or the reason on the page is what follows.
+        logger.exception("attempt %d at submission %s failed", attempt.number, submission_id)
+        _give_back(sessions, attempt, config=config, actor=actor, reason=_describe(exc))
+
+
+def reap_submissions(session: Session, *, config: Config) -> int:
+    """Move on every submission whose deadline has passed, and return how many: the worker that held it is lost.
+
+    One that waits with no job left is queued again; one that was being worked on gets its next attempt, or fails where
+    it has had all of them.
+    """
+    query = (
+        select(models.Submission)
+        .where(models.Submission.deadline < _now())
+        .order_by(models.Submission.deadline)
+        .with_for_update(skip_locked=True)
+    )
+    overdue = list(session.scalars(query))
+    for submission in overdue:
+        if submission.state == SubmissionState.RECEIVED:
+            submission.deadline = _now() + submissions.QUEUE_DEADLINE
+            jobs.defer_scoring(session, submission.id)
+        elif _retry_or_fail(session, submission, config=config, actor=SYSTEM, reason="it took longer than allowed"):
+            jobs.defer_scoring(session, submission.id)
+    return len(overdue)
+
+
+def check_upload(
+    session: Session,
+    *,
+    snapshot_name: str,
+    split: str,
+    strategy: Strategy,
+    upload: StoredFile,
+    filename: str,
+    config: Config,
+) -> CheckedFile:
+    """Check an action file against a target as a submission would be; raises with all problems."""
+    snapshot = snapshots.get_snapshot(session, snapshot_name)
+    submissions.check_target(session, snapshot, split=split)
+    measurements = snapshots.load_measurements(session, snapshot, data_dir=config.data_dir)
+    checked = read_actions(upload.path, measurements, strategy=strategy, split=split, filename=filename)
+    covered = sum(bool(cell.covered.any()) for cell in checked.table.cells)
+    return CheckedFile(
+        actions_sha256=checked.sha256,
+        n_rows=checked.n_rows,
+        n_settings=len(checked.table.settings),
+        settings=checked.table.settings,
+        n_cells_covered=covered,
+        n_cells=len(checked.table.cells),
+        warnings=checked.warnings,
+    )
+
+
+def get_score(session: Session, submission_id: str, *, account: Identity | None) -> StoredScore:
+    """Return the score document of a submission that the reader may see."""
+    details = submissions.get_submission(session, submission_id, account=account)
+    query = select(models.Score.document, models.Score.scorer_version).where(
+        models.Score.submission_id == details.id, models.Score.scorer_version == SCORER_VERSION
+    )
+    found = session.execute(query).one_or_none()
+    if found is None:
+        raise NotScoredError(f"Submission {details.id} is {details.state}; it has no score.")
+    return StoredScore(json.dumps(found[0], allow_nan=False, ensure_ascii=False), found[1])
+
+
+def get_actions_file(
+    session: Session, submission_id: str, *, account: Identity | None, data_dir: Path
+) -> ActionsDownload:
+    """Return the uploaded file: to its team, and to everyone once published on a split that is not hidden."""
+    details = submissions.get_submission(session, submission_id, account=account)
+    snapshot = snapshots.get_snapshot(session, details.snapshot)
+    if not details.is_mine and snapshots.labels_hidden(snapshot, details.split):
+        raise WithheldActionsError("Action files of others are not shown on a split whose labels are hidden.")
+    path = upload_path(data_dir, details.actions_sha256)
+    if not path.is_file():
+        raise ActionsGoneError(f"The action file of submission {details.id} is not on this server.")
+    return ActionsDownload(path, details.filename, details.actions_sha256)
+
+
+def _begin(sessions: Sessions, submission_id: str, *, config: Config, actor: str) -> _Attempt | None:
+    """Take the submission up: it becomes `validating` under a new attempt number, unless it needs no scoring."""
+    with sessions.begin() as session:
+        submission = submissions.find_locked(session, submission_id)
+        if submission is None or not SubmissionState(submission.state).is_waiting:
+            return None
+        held = submission.state != SubmissionState.RECEIVED
+        # The job came back while the state says that somebody works on it: that worker is gone.
+        if held and not _retry_or_fail(session, submission, config=config, actor=actor, reason="its worker was lost"):
+            return None
+        submission.attempts += 1
+        submission.progress = None
+        submission.deadline = _now() + timedelta(seconds=config.scoring_deadline_seconds)
+        submissions.transition(session, submission, SubmissionState.VALIDATING, actor=actor)
+        snapshot = session.get_one(models.Snapshot, submission.snapshot_id)
+        return _Attempt(
+            submission_id=submission_id,
+            number=submission.attempts,
+            snapshot=snapshot.name,
+            split=submission.split,
+            strategy=Strategy(submission.strategy),
+            actions_sha256=submission.actions_sha256,
+            filename=submission.filename,
+        )
+
+
+def _run(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str) -> None:
+    with sessions.begin() as session:
+        snapshot = snapshots.get_snapshot(session, attempt.snapshot)
+        measurements = snapshots.load_measurements(session, snapshot, data_dir=config.data_dir)
+    path = upload_path(config.data_dir, attempt.actions_sha256)
+    if not path.is_file():
+        raise ActionsGoneError("The action file is not in the data folder of the scoring worker.")
+    try:
+        actions = read_actions(
+            path, measurements, strategy=attempt.strategy, split=attempt.split, filename=attempt.filename
+        )
+    except ContentError as exc:
+        _reject(sessions, attempt, exc, actor=actor)
+        return
+    with sessions.begin() as session:
+        submission = _lock_held(session, attempt, SubmissionState.VALIDATING)
+        submission.n_settings = len(actions.table.settings)
+        submission.warnings = [warning.as_dict() for warning in actions.warnings]
+        submissions.transition(session, submission, SubmissionState.SCORING, actor=actor)
+    with sessions.begin() as session:
+        references = snapshots.get_references(
+            session, snapshot, split=attempt.split, strategy=attempt.strategy, data_dir=config.data_dir
+        )
+    score = score_actions(measurements.select(attempt.split), actions.table, references)
+    _record(sessions, attempt, score, actions=actions, actor=actor)
+
+
+def _record(sessions: Sessions, attempt: _Attempt, score: Score, *, actions: ActionFile, actor: str) -> None:
+    """Write the score, its boards and the state in one transaction: all of it or nothing."""
+    document = score_document(score, actions_sha256=actions.sha256, warnings=actions.warnings)
+    with sessions.begin() as session:
+        submission = _lock_held(session, attempt, SubmissionState.SCORING)
+        stored = models.Score(submission_id=attempt.submission_id, scorer_version=SCORER_VERSION, document=document)
+        session.add(stored)
+        session.flush()
+        session.add_all(_build_boards(score, score_id=stored.id))
+        submission.scored_at = _now()
+        submissions.transition(session, submission, SubmissionState.SCORED, actor=actor)
+
+
+def _build_boards(score: Score, *, score_id: int) -> list[models.BoardScore]:
+    return [
+        models.BoardScore(
+            score_id=score_id,
+            model=board.model,
+            benchmark=board.benchmark,
+            n_settings=board.n_settings,
+            n_cells=board.n_cells,
+            min_questions=board.min_questions,
+            realised_potential=board.realised_potential,
+            area=board.area,
+            uninformed_area=board.uninformed_area,
+            oracle_area=board.oracle_area,
+            gap=board.gap,
+            max_accuracy=board.max_accuracy,
+            beta_match=board.beta_match,
+            tokens_saved=board.tokens_saved,
+            accuracy_25=board.accuracy_at["0.25"],
+            accuracy_50=board.accuracy_at["0.5"],
+            accuracy_75=board.accuracy_at["0.75"],
+            best_e3=board.best_e3,
+            reason=board.reason,
+            curve_beta=board.curve.beta.tolist(),
+            curve_accuracy=board.curve.accuracy.tolist(),
+        )
+        for board in score.boards
+    ]
+
+
+def _reject(sessions: Sessions, attempt: _Attempt, error: ContentError, *, actor: str) -> None:
+    with sessions.begin() as session:
+        submission = _lock_held(session, attempt, SubmissionState.VALIDATING)
+        found = error.problems or (Problem(code=error.code, message=error.detail),)
+        submission.problems = [problem.as_dict() for problem in found]
+        submissions.transition(session, submission, SubmissionState.REJECTED, actor=actor, reason=error.detail)
+
+
+def _give_back(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str, reason: str) -> None:
+    """Queue the next attempt after a pause that doubles each time, or let the submission fail."""
+    with sessions.begin() as session:
+        try:
+            submission = _lock_held(session, attempt, SubmissionState.VALIDATING, SubmissionState.SCORING)
+        except _LostAttemptError:
+            return
+        if _retry_or_fail(session, submission, config=config, actor=actor, reason=reason):
+            jobs.defer_scoring(session, submission.id, delay=FIRST_RETRY * 2 ** (attempt.number - 1))
+
+
+def _retry_or_fail(session: Session, submission: models.Submission, *, config: Config, actor: str, reason: str) -> bool:
+    """Send a submission back to `received` and return True, or, where it has had all its attempts, let it fail."""
+    if submission.attempts < config.scoring_attempts:
+        submission.deadline = _now() + submissions.QUEUE_DEADLINE
+        submissions.transition(session, submission, SubmissionState.RECEIVED, actor=actor, reason=reason)
+        return True
+    tries = "1 attempt" if submission.attempts == 1 else f"{submission.attempts} attempts"
+    submission.failure_reason = f"{reason} (after {tries})"
+    submissions.transition(session, submission, SubmissionState.FAILED, actor=actor, reason=submission.failure_reason)
+    return False
+
+
+def _lock_held(session: Session, attempt: _Attempt, *expected: SubmissionState) -> models.Submission:
+    """Lock the submission, which must still be in the hands of this attempt."""
+    submission = submissions.find_locked(session, attempt.submission_id)
+    if submission is None or submission.attempts != attempt.number or submission.state not in expected:
+        raise _LostAttemptError(attempt.submission_id)
+    return submission
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "the scorer ran out of memory"
+    if isinstance(error, AppError):
+        return error.detail
+    return f"the scorer failed on our side ({type(error).__name__})"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,163 @@
+"""What every request passes: database session, identity, the check of where it comes from, response headers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, cast
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from sqlalchemy.orm import Session, sessionmaker
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.config import Config
+from app.errors import AppError
+from app.services.accounts import Identity, find_account_by_token
+from app.services.uploads import ReceivedForm, receive_form
+
+SESSION_COOKIE = "otboard_session"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURITY_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+bearer = HTTPBearer(auto_error=False, bearerFormat="otb_…", description="A token that begins with `otb_`.")
+
+
+class NotSignedInError(AppError):
+    """The request needs an account and names none that exists."""
+
+    status = 401
+    code = "not_signed_in"
+    title = "Sign in first"
+
+
+class CrossSiteError(AppError):
+    """A change asked for with a cookie from another site's page."""
+
+    status = 403
+    code = "cross_site_request"
+    title = "The request comes from another site"
+
+
+def get_config(request: Request) -> Config:
+    """Return the configuration the application was made with."""
+    return cast(Config, request.app.state.config)
+
+
+def get_sessions(request: Request) -> sessionmaker[Session]:
+    """Return the factory of database sessions."""
+    return cast("sessionmaker[Session]", request.app.state.sessions)
+
+
+def get_session(request: Request) -> Iterator[Session]:
+    """Give a request its session: committed once the endpoint has returned, before the answer is sent."""
+    with get_sessions(request).begin() as session:
+        yield session
+
+
+def current_account(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)] = None
+) -> Identity | None:
+    """Return who asks: by the bearer token, else by the cookie of a signed-in browser, else nobody.
+
+    A bearer token that is nobody's is an error, a cookie that is stale is not: the reader is signed out. A browser
+    sends the cookie by itself, so with it only requests from our own pages may change anything.
+    """
+    token = credentials.credentials if credentials else request.cookies.get(SESSION_COOKIE, "")
+    if not token:
+        if request.headers.get("Authorization"):
+            raise NotSignedInError("Use `Authorization: Bearer otb_…`.")
+        return None
+    if credentials is None and request.method not in SAFE_METHODS:
+        require_same_origin(request)
+    with get_sessions(request).begin() as session:
+        account = find_account_by_token(session, token)
+    if account is None and credentials is not None:
+        raise NotSignedInError("This token is unknown or has expired.")
+    return account
+
+
+def require_account(account: Annotated[Identity | None, Depends(current_account)]) -> Identity:
+    """Return who asks, or refuse."""
+    if account is None:
+        raise NotSignedInError("This needs an account: send `Authorization: Bearer otb_…`, or sign in on the page.")
+    return account
+
+
+def require_same_origin(request: Request) -> None:
+    """Refuse a request that a browser sent from another site's page.
+
+    Browsers of today say so in `Sec-Fetch-Site`; for others the `Origin` must be the host that was asked.
+    """
+    site = request.headers.get("Sec-Fetch-Site")
+    origin = request.headers.get("Origin")
+    if site is not None:
+        allowed = site == "same-origin"
+    elif origin is not None:
+        allowed = urlsplit(origin).netloc == request.headers.get("Host", "")
+    else:
+        # Without either header it is no browser's form; scripts should use the token.
+        allowed = False
+    if not allowed:
+        raise CrossSiteError("A change with a cookie must come from this server's own pages; scripts use a token.")
+
+
+ConfigDep = Annotated[Config, Depends(get_config)]
+SessionDep = Annotated[Session, Depends(get_session, scope="function")]
+ReaderDep = Annotated[Identity | None, Depends(current_account)]
+AccountDep = Annotated[Identity, Depends(require_account)]
+
+
+async def receive_upload(request: Request, config: ConfigDep, account: AccountDep) -> AsyncIterator[ReceivedForm]:
+    """Read the request's multipart form, its file to disk; what was not kept is removed when the endpoint is done.
+
+    The account is asked for first, so that a stranger's file is not even read.
+    """
+    form = await receive_form(
+        request.stream(),
+        content_type=request.headers.get("Content-Type", ""),
+        data_dir=config.data_dir,
+        limit_bytes=config.upload_limit_bytes,
+    )
+    try:
+        yield form
+    finally:
+        await asyncio.to_thread(form.close)
+
+
+FormDep = Annotated[ReceivedForm, Depends(receive_upload, scope="function")]
+
+
+class SecurityHeaders:
+    """Adds the headers of `SECURITY_HEADERS` to every response that does not set them itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on and complete the headers of its response."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
