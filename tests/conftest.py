@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.orm import Session
+
+from app.db.embedded import start_embedded, stop_embedded
+from app.db.migrations import upgrade_database
+from app.db.session import conninfo, make_engine
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
@@ -15,7 +26,9 @@ def real_snapshot() -> Path:
     """The folder of a real measured snapshot that lies beside the repository, not in it."""
     folder = SHARED / "data" / "thought-anchors-math"
     if not folder.is_dir():
-        pytest.skip("the real snapshot is not here: it lies outside the repository, in ../shared/data/thought-anchors-math")
+        pytest.skip(
+            "the real snapshot is not here: it lies outside the repository, in ../shared/data/thought-anchors-math"
+        )
     return folder
 
 
@@ -26,3 +39,92 @@ def reference_tables() -> Path:
     if not folder.is_dir():
         pytest.skip("the published tables are not here: they lie outside the repository, in ../shared/reference")
     return folder
+
+
+# A server that lives for one run of the suite has nothing to lose in a power cut.
+THROW_AWAY = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_wal_size=256MB")
+
+
+@pytest.fixture(scope="session")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server: the one in the environment, else an embedded one that all processes of this run share."""
+    configured = os.environ.get("OTBOARD_TEST_DATABASE_URL") or os.environ.get("OTBOARD_DATABASE_URL")
+    if configured:
+        yield configured
+        return
+    folder = tmp_path_factory.getbasetemp()
+    # The processes of pytest-xdist have folders of their own inside the run's.
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    yield start_embedded(shared / "database", options=THROW_AWAY)
+    stop_embedded(shared / "database")
+
+
+@pytest.fixture(scope="session")
+def template_database(server_url: str) -> Iterator[str]:
+    """The name of a database with every migration run, from which others are cloned; nothing stays connected to it."""
+    name = _create_database(server_url)
+    engine = make_engine(_database_url(server_url, name))
+    try:
+        upgrade_database(engine)
+    finally:
+        engine.dispose()
+    yield name
+    _drop_database(server_url, name)
+
+
+@pytest.fixture(scope="session")
+def database_url(server_url: str, template_database: str) -> Iterator[str]:
+    """A migrated database for the tests of this process that leave nothing in it."""
+    name = _create_database(server_url, template=template_database)
+    yield _database_url(server_url, name)
+    _drop_database(server_url, name)
+
+
+@pytest.fixture(scope="session")
+def engine(database_url: str) -> Iterator[Engine]:
+    """An engine on `database_url`; what is written through it by way of `session` is rolled back."""
+    engine = make_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def session(engine: Engine) -> Iterator[Session]:
+    """A session inside a transaction that is rolled back after the test; its own commits are savepoints."""
+    with engine.connect() as connection:
+        transaction = connection.begin()
+        with Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as session:
+            yield session
+        transaction.rollback()
+
+
+@pytest.fixture
+def committed_database(server_url: str, template_database: str) -> Iterator[str]:
+    """The URL of a migrated database of this test's own: commits are real, and two connections see each other."""
+    name = _create_database(server_url, template=template_database)
+    yield _database_url(server_url, name)
+    _drop_database(server_url, name)
+
+
+@pytest.fixture
+def empty_database(server_url: str) -> Iterator[str]:
+    """The URL of a database of this test's own without any table."""
+    name = _create_database(server_url)
+    yield _database_url(server_url, name)
+    _drop_database(server_url, name)
+
+
+def _create_database(server_url: str, *, template: str = "template1") -> str:
+    name = f"otboard_test_{uuid.uuid4().hex}"
+    with psycopg.connect(conninfo(server_url), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    return name
+
+
+def _drop_database(server_url: str, name: str) -> None:
+    with psycopg.connect(conninfo(server_url), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _database_url(server_url: str, name: str) -> str:
+    return make_url(server_url).set(database=name).render_as_string(hide_password=False)
