@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ KEYS_OUTSIDE_IDENTITY = ("files", "created", "full_sha256")
 MAX_NAME_LENGTH = 200
 MAX_SLUG_LENGTH = 64
 MAX_COUNT = 2**31 - 1
+MAX_DEPTH = 64
 MAX_MANIFEST_BYTES = 16 * 2**20
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -105,7 +107,7 @@ def is_plain_name(name: object) -> bool:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON strictly: no NaN or Infinity, no key twice in an object.
+    """Parse JSON strictly: no NaN or Infinity, no number too large, no key twice in an object, 64 levels at most.
 
     Raises
     ------
@@ -115,6 +117,12 @@ def parse_json(text: str) -> Any:
     def refuse_constant(name: str) -> float:
         raise ValueError(f"{name} is not a JSON number")
 
+    def parse_fraction(digits: str) -> float:
+        number = float(digits)
+        if not math.isfinite(number):
+            raise ValueError(f"the number {digits[:40]} is too large")
+        return number
+
     def refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         if repeated := sorted({key for key in keys if keys.count(key) > 1}):
@@ -122,9 +130,14 @@ def parse_json(text: str) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=refuse_repeats)
+        value = json.loads(
+            text, parse_constant=refuse_constant, parse_float=parse_fraction, object_pairs_hook=refuse_repeats
+        )
     except RecursionError as exc:
         raise ValueError("it is nested too deeply") from exc
+    if _is_deeper(value, MAX_DEPTH):
+        raise ValueError("it is nested too deeply")
+    return value
 
 
 def canonical_manifest(raw: dict[str, Any]) -> bytes:
@@ -306,6 +319,11 @@ def _is_file_list(value: Any) -> bool:
         is_plain_name(name) and not set(name) & set("/\\") and name not in (".", "..") and _is_sha256(digest)
         for name, digest in value.items()
     )
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    children = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return bool(children) and (levels == 0 or any(_is_deeper(child, levels - 1) for child in children))
 
 
 def _has_unstorable_text(value: Any) -> bool:

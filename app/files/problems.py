@@ -52,7 +52,7 @@ class ProblemCollector:
         unit: Callable[[int], str | None] | None = None,
     ) -> None:
         """Record one fault for each row index (from 0; shown from 1); messages are made for the examples alone."""
-        all_rows = list(rows)
+        all_rows = [int(row) for row in rows]
         room = MAX_EXAMPLES - len(self._examples.get(code, ()))
         for row in all_rows[:room]:
             self.add(code, message(row), row=row + 1, column=column, unit=unit(row) if unit else None)
@@ -93,5 +93,5 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("zzz", ["model"])
     ''
     """
-    nearest = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    nearest = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
