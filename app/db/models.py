@@ -216,7 +216,7 @@ class Question(Base):
     split: Mapped[str]
     prompt: Mapped[str | None]
     reference_answer: Mapped[str | None]
-    difficulty: Mapped[int | None] = mapped_column(BigInteger)
+    difficulty: Mapped[int | None]
 
 
 class Trajectory(Base):
