@@ -205,7 +205,7 @@ def _create_measurements() -> None:
         sa.Column("split", sa.Text(), nullable=False),
         sa.Column("prompt", sa.Text(), nullable=True),
         sa.Column("reference_answer", sa.Text(), nullable=True),
-        sa.Column("difficulty", sa.BigInteger(), nullable=True),
+        sa.Column("difficulty", sa.Integer(), nullable=True),
         sa.CheckConstraint("split IN ('train', 'validation', 'test')", name=op.f("ck_questions_split")),
         sa.ForeignKeyConstraint(
             ["snapshot_id", "benchmark_id"],
