@@ -254,7 +254,7 @@ def test_hull_refuses_points_that_are_not_concave() -> None:
 def test_macro_figures_equal_fractions() -> None:
     rng = np.random.default_rng(4)
     n_tied = 0
-    for _ in range(400):
+    for _ in range(200):
         curves = [draw_curve(rng, probes=int(rng.integers(1, 9))) for _ in range(int(rng.integers(1, 6)))]
         betas = breakpoints_slowly(curves)
         n_tied += len(betas) < sum(len(c.cost) - 1 for c in curves) + 1
@@ -273,7 +273,7 @@ def test_macro_figures_equal_fractions() -> None:
         assert mean_accuracy_at_grid(curves, 12).tolist() == [
             float(mean_slowly(curves, Fraction(i, 12))) for i in range(13)
         ]
-    assert n_tied > 100
+    assert n_tied > 50
 
 
 def test_large_totals_and_probes_change_nothing() -> None:

@@ -67,7 +67,7 @@ def test_equals_enumeration_on_thousands_of_small_cells(
     strategy: Strategy, random_questions: DrawQuestions, as_cell: AsCell
 ) -> None:
     rng = np.random.default_rng(1)
-    for _ in range(1500):
+    for _ in range(1000):
         n_questions, per_question, probes = int(rng.integers(1, 5)), int(rng.integers(1, 4)), int(rng.integers(1, 6))
         questions = random_questions(rng, n_questions=n_questions, per_question=per_question, probes=probes)
         cell = as_cell(questions, probes)
