@@ -1,0 +1,15 @@
+"""The REST interface: `router` holds all of it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from app.api import docs, health, leaderboard, people, snapshots, submissions
+
+PREFIX = "/api/v1"
+
+router = APIRouter()
+router.include_router(health.router)
+router.include_router(docs.router)
+for part in (snapshots, submissions, leaderboard, people):
+    router.include_router(part.router, prefix=PREFIX)

@@ -7,19 +7,27 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from python_multipart import MultipartParser
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartCallbacks, parse_options_header
+from python_multipart.multipart import parse_options_header
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
+from app.db import models
 from app.errors import AppError, ContentError
 
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
+
 CHUNK_BYTES = 1 << 20
+ORPHAN_SECONDS = 24 * 3600
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 * 1024
 
@@ -93,10 +101,9 @@ class UploadWriter:
         self.excess = 0
 
     def write(self, chunk: bytes) -> None:
-        """Append a chunk; what lies past the limit is counted in `excess` and not stored."""
-        room = self._limit_bytes - self.size
-        if len(chunk) > room or self.excess:
-            self.excess += len(chunk) - max(room, 0)
+        """Append a chunk; one that passes the limit, and all that follow, are counted in `excess` and not stored."""
+        if self.excess or self.size + len(chunk) > self._limit_bytes:
+            self.excess += len(chunk)
             return
         self._digest.update(chunk)
         self._file.write(chunk)
@@ -208,13 +215,21 @@ def sweep_incoming(data_dir: Path) -> int:
     return swept
 
 
-def list_kept(data_dir: Path, *, older_than: float) -> Iterator[Path]:
-    """Yield the kept files last touched before a time (seconds since the epoch)."""
+def remove_orphans(session: Session, *, data_dir: Path) -> int:
+    """Remove kept files that no submission refers to, a day after they were last touched; return how many.
+
+    A file is kept just before its row is committed; where that commit failed, the file is such an orphan.
+    """
+    before = time.time() - ORPHAN_SECONDS
+    removed = 0
     for folder in sorted((data_dir / "uploads").glob("[0-9a-f][0-9a-f]")):
-        for path in _list_files(folder):
-            with suppress(FileNotFoundError):
-                if path.stat().st_mtime < older_than:
-                    yield path
+        old = {path.name: path for path in _list_files(folder) if path.stat().st_mtime < before}
+        query = select(models.Submission.actions_sha256).where(models.Submission.actions_sha256.in_(old))
+        known = set(session.scalars(query)) if old else set()
+        for name in old.keys() - known:
+            old[name].unlink(missing_ok=True)
+            removed += 1
+    return removed
 
 
 class _Reception:

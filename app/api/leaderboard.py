@@ -1,0 +1,51 @@
+"""The board as JSON and CSV."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Response
+
+from app.api.documentation import errors
+from app.api.schemas import LeaderboardOut
+from app.evaluator.strategies import Strategy
+from app.services.leaderboard import format_csv, get_leaderboard
+from app.web.security import SessionDep
+
+router = APIRouter(tags=["leaderboard"])
+
+CSV_MEDIA_TYPE = "text/csv"
+
+
+@router.get(
+    "/leaderboard",
+    summary="Get a board",
+    response_model=LeaderboardOut,
+    responses={200: {"content": {CSV_MEDIA_TYPE: {}}}} | errors(404, 422),
+)
+def get_board(
+    session: SessionDep,
+    snapshot: Annotated[str, Query(examples=["synthetic-otbench"])],
+    strategy: Strategy,
+    split: str = "all",
+    model: Annotated[str | None, Query(description="The board of one model; both, of one cell.")] = None,
+    benchmark: Annotated[str | None, Query(description="The board of one benchmark.")] = None,
+    format: Annotated[Literal["json", "csv"] | None, Query(description="Else what `Accept` asks for.")] = None,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
+) -> LeaderboardOut | Response:
+    """Return one row a method, best first: its current published submission, else its latest published one.
+
+    Ranked by realised potential. Ranks are provisional, by point estimate. Controls have no rank, and nobody has one
+    where every cell of the board has fewer than 20 questions.
+    """
+    board = get_leaderboard(
+        session, snapshot=snapshot, split=split, strategy=strategy, model=model, benchmark=benchmark
+    )
+    if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):
+        name = f"{snapshot}-{split}-{strategy}.csv"
+        return Response(
+            format_csv(board),
+            media_type=f"{CSV_MEDIA_TYPE}; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept"},
+        )
+    return LeaderboardOut.model_validate(board)

@@ -1,0 +1,184 @@
+"""The web application, and `otboard serve`: everything on one machine."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from starlette.middleware.gzip import GZipMiddleware
+
+from app import api
+from app.api.frozen import PROGRAM_VERSION
+from app.api.problems import add_error_handlers, problem_response
+from app.config import Config
+from app.db.embedded import database_url, open_database
+from app.db.migrations import upgrade_database
+from app.db.session import make_engine, session_factory
+from app.errors import AppError, UnreachableError
+from app.log import configure_logging
+from app.processes import Child, Supervisor
+from app.services.accounts import ensure_local_account
+from app.services.uploads import sweep_incoming
+from app.web.errors import error_page
+from app.web.pages import router as pages
+from app.web.security import SecurityHeaders
+from app.web.sign_in import router as sign_in
+
+logger = logging.getLogger(__name__)
+
+API_PREFIX = "/api"
+STOP_SECONDS = 5
+DESCRIPTION = """
+The board of reasoning-termination methods: frozen measurements, exact frontiers, scored action files.
+
+Errors are `application/problem+json` with a stable `code`. Lists have `limit` and `cursor`. What is frozen has a strong
+`ETag`. A token goes into `Authorization: Bearer otb_…`.
+"""
+
+
+class PortTakenError(UnreachableError):
+    """The address to serve on cannot be used."""
+
+    code = "port_taken"
+    title = "The address cannot be used"
+
+
+def create_app(config: Config) -> FastAPI:
+    """Return the application; the database it uses is migrated already."""
+    engine = make_engine(database_url(config), pool_size=config.database_pool_size)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        swept = sweep_incoming(config.data_dir)
+        if swept:
+            logger.warning("removed %d uploads that a killed server left unfinished", swept)
+        yield
+        engine.dispose()
+
+    app = FastAPI(
+        title="OTBoard",
+        version=PROGRAM_VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.config = config
+    app.state.sessions = session_factory(engine)
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
+    app.add_middleware(SecurityHeaders)
+    app.include_router(api.router)
+    app.include_router(sign_in)
+    app.include_router(pages)
+    add_error_handlers(app, _respond_to_error)
+    return app
+
+
+def serve(config: Config, *, host: str = "127.0.0.1", port: int = 8000, demo: bool = False) -> None:
+    """Run everything on one machine until SIGINT or SIGTERM: database, migrations, scoring worker, web server.
+
+    With `demo`, a further process fills the board with a synthetic snapshot and its baselines while it is being served.
+
+    Raises
+    ------
+    UnreachableError : the database cannot be reached or started, or the address is taken.
+    """
+    configure_logging(config.log_level)
+    # The web server hands a signal on after its own orderly end; here it then unwinds what this function started.
+    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGINT, _exit)
+    listener = _listen(host, port)
+    with listener, open_database(config) as url:
+        served = replace(config, database_url=url)
+        token = _prepare_database(served)
+        supervisor = Supervisor(_list_children(config, demo=demo))
+        supervisor.start()
+        try:
+            _announce(f"http://{_bracket(host)}:{listener.getsockname()[1]}", token)
+            _run_web_server(served, listener)
+        finally:
+            supervisor.stop()
+
+
+def _prepare_database(config: Config) -> str:
+    """Migrate, make sure of the local account, and return its token."""
+    engine = make_engine(database_url(config))
+    try:
+        upgrade_database(engine)
+        with session_factory(engine).begin() as session:
+            return ensure_local_account(session, config.data_dir)
+    finally:
+        engine.dispose()
+
+
+def _list_children(config: Config, *, demo: bool) -> list[Child]:
+    """Return the worker, which always runs, and the process that makes the demo's data, which ends by itself."""
+    environment = {**os.environ, "OTBOARD_DATA": str(config.data_dir), "OTBOARD_LOG_LEVEL": config.log_level}
+    if config.database_url is not None:
+        environment["OTBOARD_DATABASE_URL"] = config.database_url
+    python = [sys.executable, "-m"]
+    worker = Child("the scoring worker", [*python, "worker.main", "--stop-with-parent"], lambda _: True, environment)
+    if not demo:
+        return [worker]
+    return [worker, Child("the demo", [*python, "app.services.demo"], lambda status: status != 0, environment)]
+
+
+def _run_web_server(config: Config, listener: socket.socket) -> None:
+    web_config = uvicorn.Config(
+        create_app(config),
+        log_config=None,
+        access_log=config.log_level == "DEBUG",
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    uvicorn.Server(web_config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the address before anything else is started, so that a taken one is told at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as exc:
+        if exc.errno == errno.EADDRINUSE:
+            raise PortTakenError(f"Port {port} on {host} is in use; choose another one with --port.") from exc
+        raise PortTakenError(f"Cannot serve on {host} port {port}: {exc.strerror}.") from exc
+
+
+def _announce(address: str, token: str) -> None:
+    sys.stdout.write(
+        f"\n  OTBoard        {address}\n"
+        f"  Sign in        {address}/sign-in#{token}\n"
+        f"  REST           {address}/api/docs\n"
+        f"  Token          {token}\n"
+        "                 (for OTBOARD_TOKEN and `Authorization: Bearer`)\n\n"
+    )
+    sys.stdout.flush()
+
+
+def _bracket(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _exit(signal_number: int, _: Any) -> None:
+    raise SystemExit(0)
+
+
+def _respond_to_error(request: Request, error: AppError) -> Response:
+    """Answer programs with problem+json and people with a page."""
+    wants_page = "text/html" in request.headers.get("Accept", "") and not request.url.path.startswith(API_PREFIX)
+    if wants_page or (error.status == HTTPStatus.NOT_FOUND and "text/html" in request.headers.get("Accept", "")):
+        return error_page(request, error)
+    return problem_response(request, error)

@@ -1,0 +1,72 @@
+"""What the jobs on the queue do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from typing import Any
+
+from procrastinate import JobContext
+from sqlalchemy.orm import Session, sessionmaker
+
+from app.config import Config
+from app.services import jobs, scoring, snapshots
+from app.services.uploads import remove_orphans
+
+logger = logging.getLogger(__name__)
+
+REAP_EVERY_SECONDS = 10
+SWEEP_EVERY_SECONDS = 3600
+KEEP_JOBS_HOURS = 24 * 7
+ACTOR = f"worker {socket.gethostname()}:{os.getpid()}"
+
+
+def make_context(config: Config, sessions: sessionmaker[Session]) -> dict[str, Any]:
+    """Return what every task needs of its worker."""
+    return {"config": config, "sessions": sessions}
+
+
+@jobs.queue.task(name=jobs.SCORE_SUBMISSION, queue=jobs.SCORE_SUBMISSION, pass_context=True)
+def score_submission(context: JobContext, *, submission_id: str) -> None:
+    """Score a submission."""
+    needs = context.additional_context
+    scoring.score_submission(needs["sessions"], submission_id, config=needs["config"], actor=ACTOR)
+
+
+@jobs.queue.task(name=jobs.PREPARE_SNAPSHOT, queue=jobs.PREPARE_SNAPSHOT, pass_context=True)
+def prepare_snapshot(context: JobContext, *, snapshot_id: int) -> None:
+    """Compute a frozen snapshot's frontiers and figures for every split."""
+    needs = context.additional_context
+    with needs["sessions"].begin() as session:
+        snapshots.prepare_snapshot(session, snapshot_id, data_dir=needs["config"].data_dir)
+
+
+@jobs.queue.periodic(cron=jobs.REAP_CRON)
+@jobs.queue.task(name=jobs.REAP, queue=jobs.REAP, queueing_lock=jobs.REAP, priority=100, pass_context=True)
+async def reap(context: JobContext, timestamp: int) -> None:
+    """Take up what dead workers left, and remove files that no submission refers to."""
+    config: Config = context.additional_context["config"]
+    sessions: sessionmaker[Session] = context.additional_context["sessions"]
+    await jobs.retry_stalled_jobs(config.heartbeat_timeout_seconds)
+    await asyncio.to_thread(_reap, config, sessions)
+    if timestamp % SWEEP_EVERY_SECONDS < REAP_EVERY_SECONDS:
+        await asyncio.to_thread(_sweep, config, sessions)
+        await jobs.queue.job_manager.delete_old_jobs(
+            nb_hours=KEEP_JOBS_HOURS, include_failed=True, include_cancelled=True, include_aborted=True
+        )
+
+
+def _reap(config: Config, sessions: sessionmaker[Session]) -> None:
+    with sessions.begin() as session:
+        moved = scoring.reap_submissions(session, config=config)
+    if moved:
+        logger.warning("%d overdue submissions were moved on", moved)
+
+
+def _sweep(config: Config, sessions: sessionmaker[Session]) -> None:
+    with sessions.begin() as session:
+        removed = remove_orphans(session, data_dir=config.data_dir)
+    if removed:
+        logger.info("removed %d uploaded files that no submission refers to", removed)
