@@ -1,0 +1,221 @@
+"""The JSON documents of the public formats: what commands print, REST answers and the database stores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from fractions import Fraction
+from typing import Any
+
+from app.errors import AppError, Problem
+from app.evaluator.curves import (
+    Curve,
+    find_beta_match,
+    find_beta_sat,
+    max_accuracy,
+    mean_accuracy_at_grid,
+    mean_area,
+)
+from app.evaluator.efficiency import EfficiencyFigures
+from app.evaluator.measurements import Measurements
+from app.evaluator.overthinking import CellOverthinking, OverthinkingFigures, OverthinkingReport
+from app.evaluator.reference import CellReference
+from app.evaluator.scoring import SCORER_VERSION, BoardScore, Score, SettingScore
+from app.evaluator.strategies import Strategy
+
+Document = dict[str, Any]
+DEFAULT_GRID_INTERVALS = 100
+
+
+def dump_json(document: object) -> str:
+    """Return a document as JSON text with a newline at its end; NaN and infinities are refused.
+
+    Raises
+    ------
+    ValueError : a number that JSON does not have; the evaluator never makes one, so it is our bug.
+    """
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def overthinking_document(report: OverthinkingReport, measurements: Measurements) -> Document:
+    """Return the overthinking figures of every cell and their averages.
+
+    Parameters
+    ----------
+    report : of these measurements.
+    measurements : the split that was summarised; gives the snapshot's name, identity and kind.
+
+    Notes
+    -----
+    `macro`, and an average in `by_model` or `by_benchmark`, is null where one of its cells is missing.
+    """
+    return {
+        **_describe(measurements.snapshot, measurements.sha256, measurements.kind, measurements.split),
+        "cells": [_overthinking_cell(cell) for cell in report.cells],
+        "macro": _figures(report.macro),
+        "by_model": {name: _figures(figures) for name, figures in report.by_model.items()},
+        "by_benchmark": {name: _figures(figures) for name, figures in report.by_benchmark.items()},
+    }
+
+
+def frontier_document(
+    references: Sequence[CellReference],
+    measurements: Measurements,
+    *,
+    grid_intervals: int = DEFAULT_GRID_INTERVALS,
+) -> Document:
+    """Return the exact frontiers of cells and, per strategy, their mean curve on a grid of relative budgets.
+
+    Parameters
+    ----------
+    references : cells with their frontiers and uninformed references, of one strategy or several, in the order to show.
+    measurements : the split they belong to; gives the snapshot's name, identity and kind.
+    grid_intervals : N >= 1; accuracies are given at the relative budgets 0, 1/N ... 1.
+
+    Returns
+    -------
+    `cost` and `correct` of a cell are exact integers; accuracies, areas and relative budgets are fractions in [0, 1];
+    `beta_match` is null where the frontier never reaches full thinking's accuracy.
+
+    Notes
+    -----
+    The mean curve is over all cells given, so of a selection of them it is that selection's. O(points).
+    """
+    strategies = [s for s in Strategy if any(r.frontier.strategy is s for r in references)]
+    return {
+        **_describe(measurements.snapshot, measurements.sha256, measurements.kind, measurements.split),
+        "cells": [_frontier_cell(reference, grid_intervals) for reference in references],
+        "macro": [
+            _macro_frontier(
+                strategy, [r for r in references if r.frontier.strategy is strategy], grid_intervals=grid_intervals
+            )
+            for strategy in strategies
+        ],
+    }
+
+
+def score_document(score: Score, *, actions_sha256: str, warnings: Sequence[Problem]) -> Document:
+    """Return a score: its settings with their cells, the boards it stands on, and the board of the whole snapshot.
+
+    Parameters
+    ----------
+    score : as the scorer made it.
+    actions_sha256 : of the action file's bytes.
+    warnings : what is odd about the file without being wrong.
+    """
+    summary = score.summary
+    return {
+        **_describe(score.snapshot, score.sha256, score.kind, score.split),
+        "strategy": str(score.strategy),
+        "scorer_version": SCORER_VERSION,
+        "actions_sha256": actions_sha256,
+        "warnings": [warning.as_dict() for warning in warnings],
+        "settings": [_setting(setting) for setting in score.settings],
+        "boards": [board_document(board) for board in score.boards],
+        "summary": None if summary is None else board_document(summary),
+        "summary_reason": score.summary_reason,
+    }
+
+
+def board_document(board: BoardScore) -> Document:
+    """Return a score's figures on one board; its curve is left out. `intervals` is null until there are any."""
+    return {
+        "model": board.model,
+        "benchmark": board.benchmark,
+        "n_settings": board.n_settings,
+        "realised_potential": board.realised_potential,
+        "area": board.area,
+        "uninformed_area": board.uninformed_area,
+        "oracle_area": board.oracle_area,
+        "gap": board.gap,
+        "max_accuracy": board.max_accuracy,
+        "beta_match": board.beta_match,
+        "tokens_saved": board.tokens_saved,
+        "accuracy_at": dict(board.accuracy_at),
+        "best_e3": board.best_e3,
+        "reason": board.reason,
+        "reasons": dict(board.reasons),
+        "n_cells": board.n_cells,
+        "min_questions": board.min_questions,
+        "intervals": None,
+    }
+
+
+def efficiency_document(figures: EfficiencyFigures) -> Document:
+    """Return E3 and AES with what they were computed from, and why one of them is null."""
+    return asdict(figures)
+
+
+def error_document(error: AppError) -> Document:
+    """Return an error as commands print it: the object that REST answers as problem+json, without its address."""
+    return {
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+        "code": error.code,
+        "problems": [problem.as_dict() for problem in error.problems],
+    }
+
+
+def _describe(snapshot: str, sha256: str, kind: str, split: str) -> Document:
+    return {"snapshot": snapshot, "snapshot_sha256": sha256, "kind": kind, "split": split}
+
+
+def _overthinking_cell(cell: CellOverthinking) -> Document:
+    return {
+        "model": cell.model,
+        "benchmark": cell.benchmark,
+        "questions": cell.n_questions,
+        "trajectories": cell.n_trajectories,
+        **asdict(cell.figures),
+    }
+
+
+def _figures(figures: OverthinkingFigures | None) -> Document | None:
+    return None if figures is None else asdict(figures)
+
+
+def _frontier_cell(reference: CellReference, grid_intervals: int) -> Document:
+    frontier = reference.frontier
+    return {
+        "model": frontier.model,
+        "benchmark": frontier.benchmark,
+        "strategy": str(frontier.strategy),
+        "total_thinking_tokens": frontier.total_thinking_tokens,
+        "total_probes": frontier.total_probes,
+        "cost": frontier.cost.tolist(),
+        "correct": frontier.correct.tolist(),
+        **_curve_figures([reference], grid_intervals),
+    }
+
+
+def _macro_frontier(strategy: Strategy, references: Sequence[CellReference], *, grid_intervals: int) -> Document:
+    return {
+        "strategy": str(strategy),
+        "cells": len(references),
+        **_curve_figures(references, grid_intervals),
+        "grid": [i / grid_intervals for i in range(grid_intervals + 1)],
+    }
+
+
+def _curve_figures(references: Sequence[CellReference], grid_intervals: int) -> Mapping[str, Any]:
+    curves: list[Curve] = [reference.frontier.curve for reference in references]
+    full_correct = [
+        Fraction(reference.frontier.full_correct, reference.frontier.total_probes) for reference in references
+    ]
+    full_accuracy = sum(full_correct, start=Fraction(0)) / len(full_correct)
+    beta_match = find_beta_match(curves, full_accuracy)
+    return {
+        "endpoint_accuracy": float(full_accuracy),
+        "beta_match": None if beta_match is None else float(beta_match),
+        "max_accuracy": float(max_accuracy(curves)),
+        "beta_sat": float(find_beta_sat(curves)),
+        "area": float(mean_area(curves)),
+        "uninformed_area": float(mean_area([reference.uninformed for reference in references])),
+        "accuracy": mean_accuracy_at_grid(curves, grid_intervals).tolist(),
+    }
+
+
+def _setting(setting: SettingScore) -> Document:
+    return {**vars(setting), "cells": [dict(vars(cell)) for cell in setting.cells]}
