@@ -132,7 +132,12 @@ def _list_children(config: Config, *, demo: bool) -> list[Child]:
     worker = Child("the scoring worker", [*python, "worker.main", "--stop-with-parent"], lambda _: True, environment)
     if not demo:
         return [worker]
-    return [worker, Child("the demo", [*python, "app.services.demo"], lambda status: status != 0, environment)]
+    return [
+        worker,
+        Child(
+            "the demo", [*python, "app.services.demo", "--stop-with-parent"], lambda status: status != 0, environment
+        ),
+    ]
 
 
 def _run_web_server(config: Config, listener: socket.socket) -> None:

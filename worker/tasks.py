@@ -36,11 +36,10 @@ def score_submission(context: JobContext, *, submission_id: str) -> None:
 
 
 @jobs.queue.task(name=jobs.PREPARE_SNAPSHOT, queue=jobs.PREPARE_SNAPSHOT, pass_context=True)
-def prepare_snapshot(context: JobContext, *, snapshot_id: int) -> None:
-    """Compute a frozen snapshot's frontiers and figures for every split."""
+def prepare_snapshot(context: JobContext, *, snapshot_id: int, split: str) -> None:
+    """Compute the frontiers and figures of a frozen snapshot's split."""
     needs = context.additional_context
-    with needs["sessions"].begin() as session:
-        snapshots.prepare_snapshot(session, snapshot_id, data_dir=needs["config"].data_dir)
+    snapshots.prepare_split(needs["sessions"], snapshot_id, split=split, data_dir=needs["config"].data_dir)
 
 
 @jobs.queue.periodic(cron=jobs.REAP_CRON)

@@ -11,17 +11,21 @@ from pydantic import BaseModel
 from app.api.problems import MEDIA_TYPE
 from app.api.schemas import ErrorOut
 
+Responses = dict[int | str, dict[str, Any]]
+
+NOT_MODIFIED: Responses = {304: {"description": "Unchanged since the `ETag` that was sent."}}
 LIMIT = Annotated[int, Query(ge=1, le=200, description="How many items a page has at most.")]
 CURSOR = Annotated[str | None, Query(description="The `next_cursor` of the page before.", max_length=500)]
 
 
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of these error statuses."""
+def errors(*statuses: int, also: Responses | None = None) -> Responses:
+    """Return the OpenAPI responses of these error statuses, and of others besides."""
     schema = {"$ref": f"#/components/schemas/{ErrorOut.__name__}"}
-    return {
+    described: Responses = {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA_TYPE: {"schema": schema}}}
         for status in statuses
     }
+    return {**(also or {}), **described}
 
 
 def multipart(form: type[BaseModel]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ CSV_MEDIA_TYPE = "text/csv"
     "/leaderboard",
     summary="Get a board",
     response_model=LeaderboardOut,
-    responses={200: {"content": {CSV_MEDIA_TYPE: {}}}} | errors(404, 422),
+    responses=errors(404, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
 )
 def get_board(
     session: SessionDep,

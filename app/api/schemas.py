@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from app.evaluator.strategies import Strategy
 from app.services.submissions import SubmissionState
@@ -14,7 +14,7 @@ Fraction01 = Annotated[float, Field(ge=0, le=1)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 EXAMPLE_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-EXAMPLE_SUBMISSION = {
+EXAMPLE_SUBMISSION: dict[str, JsonValue] = {
     "id": "k3J9xQ2mTz7A",
     "method": "length-cap",
     "team": "local",
@@ -43,7 +43,7 @@ EXAMPLE_SUBMISSION = {
     "scored_at": "2026-07-21T09:30:04Z",
     "published_at": None,
 }
-EXAMPLE_ROW = {
+EXAMPLE_ROW: dict[str, JsonValue] = {
     "rank": 1,
     "rank_reason": None,
     "submission_id": "k3J9xQ2mTz7A",
@@ -203,7 +203,7 @@ class OverthinkingOut(Document):
     snapshot: str
     split: str
     cells: list[CellOverthinkingOut]
-    macro: OverthinkingFiguresOut
+    macro: OverthinkingFiguresOut | None = Field(description="Null where a cell of the grid is missing.")
 
 
 class CellFrontierOut(Document):

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.documentation import CURSOR, LIMIT, errors, multipart
+from app.api.documentation import CURSOR, LIMIT, NOT_MODIFIED, Responses, errors, multipart
 from app.api.forms import read_form
 from app.api.frozen import frozen, is_current, make_etag, not_modified
 from app.api.schemas import EventOut, EventPageOut, ScoreOut, SubmissionOut, SubmissionPageOut, ValidationOut
@@ -18,6 +18,8 @@ from app.services.submissions import SubmissionDetails
 from app.web.security import AccountDep, ConfigDep, FormDep, ReaderDep, SessionDep
 
 router = APIRouter(tags=["submissions"])
+
+EXISTING: Responses = {200: {"model": SubmissionOut, "description": "These bytes are a submission already: this one."}}
 
 
 class ValidationForm(BaseModel):
@@ -69,8 +71,7 @@ def check_actions(form: FormDep, session: SessionDep, config: ConfigDep) -> Vali
     status_code=202,
     summary="Submit an action file",
     openapi_extra=multipart(SubmissionForm),
-    responses={200: {"model": SubmissionOut, "description": "These bytes are a submission already; here it is."}}
-    | errors(400, 401, 403, 404, 409, 413, 422),
+    responses=errors(400, 401, 403, 404, 409, 413, 422, also=EXISTING),
 )
 def create_submission(form: FormDep, account: AccountDep, session: SessionDep, response: Response) -> SubmissionOut:
     """Store an action file and put its scoring on the queue; `Location` says where to look for what becomes of it.
@@ -114,8 +115,7 @@ def get_submission(submission_id: str, reader: ReaderDep, session: SessionDep) -
     "/submissions/{submission_id}/actions",
     summary="Download the action file",
     response_class=FileResponse,
-    responses={200: {"content": {"application/octet-stream": {}}}, 304: {"description": "Unchanged."}}
-    | errors(401, 403, 404),
+    responses=errors(401, 403, 404, also={200: {"content": {"application/octet-stream": {}}}, **NOT_MODIFIED}),
 )
 def download_actions(
     submission_id: str, reader: ReaderDep, session: SessionDep, config: ConfigDep, request: Request
@@ -133,7 +133,7 @@ def download_actions(
     "/submissions/{submission_id}/score",
     summary="Get the score document",
     response_model=ScoreOut,
-    responses={304: {"description": "Unchanged."}} | errors(401, 404, 409),
+    responses=errors(401, 404, 409, also=NOT_MODIFIED),
 )
 def get_score(submission_id: str, reader: ReaderDep, session: SessionDep, request: Request) -> Response:
     """Return the score document: what `otboard score` prints for the same file."""

@@ -96,7 +96,7 @@ def get_leaderboard(
     questions = _most_questions(session, row.id, split=split, benchmark=benchmark)
     return Leaderboard(
         snapshot=row.name,
-        snapshot_sha256=row.sha256,
+        snapshot_sha256=row.full_sha256,
         kind=row.kind,
         split=split,
         strategy=strategy,
@@ -259,7 +259,7 @@ def _board_query(
 
 
 def _read_row(found: Any, strategy: Strategy) -> BoardRow:
-    computed = {"rank": None, "rank_reason": None, "strategy": strategy}
+    computed: dict[str, Any] = {"rank": None, "rank_reason": None, "strategy": strategy}
     return BoardRow(**computed, **{f.name: found[f.name] for f in fields(BoardRow) if f.name not in computed})
 
 

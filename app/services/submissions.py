@@ -14,10 +14,11 @@ from sqlalchemy.orm import Session
 from app.db import models
 from app.errors import AppError, ContentError, NotFoundError, StateError
 from app.evaluator.strategies import Strategy
+from app.files.snapshot import UnknownSplitError
 from app.services import jobs
 from app.services.accounts import Identity
 from app.services.paging import parse_moment, read_cursor, write_cursor
-from app.services.snapshots import get_snapshot, labels_hidden, list_splits
+from app.services.snapshots import SnapshotNotFrozenError, get_snapshot, labels_hidden, list_splits
 from app.services.uploads import StoredFile
 
 SYSTEM = "system"
@@ -83,13 +84,6 @@ class TransitionError(StateError):
 
     code = "wrong_state"
     title = "The submission's state does not allow this"
-
-
-class SnapshotNotFrozenError(StateError):
-    """Scores refer to frozen measurements only."""
-
-    code = "snapshot_not_frozen"
-    title = "The snapshot is not frozen yet"
 
 
 class UnknownSubmissionError(NotFoundError):
@@ -355,7 +349,7 @@ def check_target(session: Session, snapshot: models.Snapshot, *, split: str) -> 
         raise SnapshotNotFrozenError(f"Snapshot {snapshot.name} is not frozen yet; nothing can be scored on it.")
     splits = list_splits(session, snapshot)
     if split not in splits:
-        raise InvalidSubmissionError(f"Snapshot {snapshot.name} has no split {split!r}; it has {', '.join(splits)}.")
+        raise UnknownSplitError(f"Snapshot {snapshot.name} has no split {split!r}; it has {', '.join(splits)}.")
     if labels_hidden(snapshot, split):
         raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {snapshot.name} are hidden.")
 
@@ -418,7 +412,7 @@ def _details_query() -> Select[Any]:
             (method.is_control | team.is_control).label("is_control"),
             team.name.label("team"),
             snapshot.name.label("snapshot"),
-            snapshot.sha256.label("snapshot_sha256"),
+            func.coalesce(snapshot.manifest["full_sha256"].as_string(), snapshot.sha256).label("snapshot_sha256"),
             snapshot.kind,
             queue.c.place.label("queue_place"),
         )

@@ -1,0 +1,130 @@
+"""Snapshots and what is computed from them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse
+
+from app.api.documentation import CURSOR, LIMIT, NOT_MODIFIED, errors
+from app.api.frozen import frozen, is_current, make_etag, not_modified
+from app.api.schemas import (
+    FrontiersOut,
+    OverthinkingOut,
+    SnapshotDetailsOut,
+    SnapshotOut,
+    SnapshotPageOut,
+    TrajectoriesOut,
+)
+from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.strategies import Strategy
+from app.services import snapshot_documents as documents
+from app.services.snapshot_summaries import get_summary, list_summaries
+from app.services.trajectories import list_trajectories
+from app.web.security import ConfigDep, SessionDep
+
+router = APIRouter(prefix="/snapshots", tags=["snapshots"])
+
+SPLIT = Annotated[str, Query(description="`all`, or a split that has questions.")]
+
+
+@router.get("", summary="List snapshots", responses=errors(422))
+def list_snapshots(session: SessionDep, limit: LIMIT = 50, cursor: CURSOR = None) -> SnapshotPageOut:
+    """List all snapshots by name."""
+    page = list_summaries(session, limit=limit, cursor=cursor)
+    return SnapshotPageOut(
+        items=[SnapshotOut.model_validate(item) for item in page.items], next_cursor=page.next_cursor
+    )
+
+
+@router.get(
+    "/{name}", summary="Get a snapshot", response_model=SnapshotDetailsOut, responses=errors(404, also=NOT_MODIFIED)
+)
+def get_snapshot(name: str, session: SessionDep, request: Request) -> Response:
+    """Return what a snapshot measures, its hash and its manifest."""
+    summary = get_summary(session, name)
+    shown = SnapshotDetailsOut.model_validate(summary).model_dump_json()
+    if summary.frozen_at is None:
+        return Response(shown, media_type="application/json")
+    etag = make_etag("snapshot", summary.name, summary.sha256)
+    return not_modified(etag) if is_current(request, etag) else frozen(shown, etag=etag)
+
+
+@router.get("/{name}/trajectories", summary="Get a question's curves", responses=errors(403, 404, 409, 422))
+def get_trajectories(
+    name: str,
+    session: SessionDep,
+    benchmark: str,
+    question_id: str,
+    limit: LIMIT = 50,
+    cursor: CURSOR = None,
+) -> TrajectoriesOut:
+    """Return L(k) and C(k) of every trajectory of one question, unless its split's labels are hidden."""
+    snapshot = documents.get_released_snapshot(session, name)
+    curves = list_trajectories(
+        session, snapshot, benchmark=benchmark, question_id=question_id, limit=limit, cursor=cursor
+    )
+    return TrajectoriesOut.model_validate(curves)
+
+
+@router.get(
+    "/{name}/overthinking",
+    summary="Get overthinking figures",
+    response_model=OverthinkingOut,
+    responses=errors(403, 404, 409, 422, also=NOT_MODIFIED),
+)
+def get_overthinking(
+    name: str, session: SessionDep, config: ConfigDep, request: Request, split: SPLIT = "all"
+) -> Response:
+    """Return overthinking ratio, accuracy degradation and accuracies: what `otboard overthinking` prints."""
+    snapshot = documents.get_released_snapshot(session, name, split=split)
+    etag = make_etag("overthinking", snapshot.name, snapshot.sha256, split, SCORER_VERSION)
+    if is_current(request, etag):
+        return not_modified(etag)
+    text = documents.get_overthinking_text(session, snapshot, split=split, data_dir=config.data_dir)
+    return frozen(text, etag=etag)
+
+
+@router.get(
+    "/{name}/frontiers",
+    summary="Get exact frontiers",
+    response_model=FrontiersOut,
+    responses=errors(403, 404, 409, 422, also=NOT_MODIFIED),
+)
+def get_frontiers(
+    name: str,
+    session: SessionDep,
+    config: ConfigDep,
+    request: Request,
+    split: SPLIT = "all",
+    strategy: Strategy | None = None,
+    model: str | None = None,
+    benchmark: str | None = None,
+) -> Response:
+    """Return the exact frontiers of the chosen cells and their mean: what `otboard frontier` prints."""
+    snapshot = documents.get_released_snapshot(session, name, split=split)
+    query = documents.FrontierQuery(split=split, strategy=strategy, model=model, benchmark=benchmark)
+    etag = make_etag("frontiers", snapshot.name, snapshot.sha256, *query.key, SCORER_VERSION)
+    if is_current(request, etag):
+        return not_modified(etag)
+    return frozen(documents.get_frontiers_text(session, snapshot, query, data_dir=config.data_dir), etag=etag)
+
+
+@router.get(
+    "/{name}/download",
+    summary="Download a snapshot",
+    response_class=FileResponse,
+    responses=errors(404, 409, also={200: {"content": {"application/zip": {}}}, **NOT_MODIFIED}),
+)
+def download_snapshot(name: str, session: SessionDep, config: ConfigDep, request: Request) -> Response:
+    """Send the snapshot as a zip in the public format, without the labels of hidden splits."""
+    snapshot = documents.get_released_snapshot(session, name)
+    path = documents.ensure_download(session, snapshot, data_dir=config.data_dir)
+    # The zip may be written anew with other bytes for the same content, so its own time and size are part of the tag.
+    status = path.stat()
+    etag = make_etag("download", snapshot.sha256, str(status.st_mtime_ns), str(status.st_size))
+    if is_current(request, etag):
+        return not_modified(etag)
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    return FileResponse(path, filename=f"{snapshot.name}.zip", media_type="application/zip", headers=headers)

@@ -1,0 +1,278 @@
+"""The demo: a synthetic snapshot with its controls and example methods, made while the board is already served."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, sessionmaker
+
+from app.baselines import BASELINE_NAMES, build_baseline
+from app.baselines.examples import build_example, list_examples
+from app.config import Config, load_config
+from app.db import models
+from app.db.embedded import open_database
+from app.db.migrations import upgrade_database
+from app.db.session import make_engine, session_factory
+from app.errors import AppError
+from app.evaluator.measurements import Measurements
+from app.evaluator.strategies import ActionTable, Strategy
+from app.files.actions import write_actions
+from app.files.atomic import replaced_file
+from app.files.snapshot import Snapshot, load_measurements
+from app.files.synthetic import draw_snapshot
+from app.log import configure_logging
+from app.processes import stop_with_parent
+from app.services import snapshots
+from app.services.accounts import CONTROL_TEAM, Identity, ensure_account
+from app.services.submissions import (
+    SubmissionState,
+    accept_submission,
+    get_submission,
+    publish_submission,
+)
+from app.services.uploads import store_upload
+
+logger = logging.getLogger(__name__)
+
+Sessions = sessionmaker[Session]
+EXAMPLE_TEAM = "examples"
+SPLITS = ("test", "validation")
+POLL_SECONDS = 0.5
+PROGRESS_FILE = "demo-progress.json"
+# Leaves the processor to the pages and the scoring worker.
+NICENESS = 10
+CONTROL_DESCRIPTIONS = {
+    "oracle": "Control: knows every outcome. Points of the exact frontier, so nothing can lie above it.",
+    "uninformed": "Control: the constant policies, which know nothing of the question.",
+    "random": "Control: random settings, to show what choosing among many settings with hindsight buys.",
+}
+TITLES = {
+    Strategy.DYNAMIC_ROUTING: "dynamic routing",
+    Strategy.FIXED_BUDGET: "fixed budgets",
+    Strategy.DYNAMIC_EARLY_EXIT: "dynamic early exit",
+}
+
+
+@dataclass(frozen=True)
+class DemoProgress:
+    """How far the demo's data is: `step` of `n_steps`, being `message`; `state` is running, done or failed."""
+
+    step: int
+    n_steps: int
+    message: str
+    state: str
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A submission that the demo makes."""
+
+    account: Identity
+    method: str
+    description: str
+    strategy: Strategy
+    split: str
+    build: Callable[[], ActionTable]
+
+
+def find_demo_progress(data_dir: Path) -> DemoProgress | None:
+    """Return how far the demo's data is, or None where no demo was ever started here."""
+    with suppress(FileNotFoundError):
+        return DemoProgress(**json.loads((data_dir / PROGRESS_FILE).read_text(encoding="utf-8")))
+    return None
+
+
+def run_demo(sessions: Sessions, config: Config, *, scale: float = 1.0) -> None:
+    """Make whatever of the demo is not there yet: the snapshot, its submissions, scored by a worker and published.
+
+    Killed at any point, it goes on from there at its next start.
+    """
+    steps = _Steps(config.data_dir, n_steps=3 + len(SPLITS) * len(Strategy))
+    steps.begin("drawing synthetic measurements")
+    snapshot = draw_snapshot(scale=scale)
+    steps.begin("storing them in the database")
+    _ensure_frozen(sessions, snapshot)
+    with sessions.begin() as session:
+        controls = ensure_account(session, name=CONTROL_TEAM, team=CONTROL_TEAM, is_control=True)
+        examples = ensure_account(session, name=EXAMPLE_TEAM, team=EXAMPLE_TEAM, is_control=False)
+    measurements = load_measurements(snapshot)
+    made: list[tuple[str, _Entry]] = []
+    for split in SPLITS:
+        for strategy in reversed(Strategy):
+            steps.begin(f"writing action files of {TITLES[strategy]} for the {split} split")
+            for entry in _list_entries(snapshot, measurements, controls, examples, split=split, strategy=strategy):
+                made.append((_submit(sessions, config, snapshot, measurements, entry), entry))
+                _publish_scored(sessions, made)
+    steps.begin("scoring")
+    while made:
+        _publish_scored(sessions, made)
+        time.sleep(POLL_SECONDS)
+    steps.finish()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the demo's data with the configuration of the environment, then end."""
+    parser = argparse.ArgumentParser(prog="python -m app.services.demo", description=main.__doc__)
+    parser.add_argument("--stop-with-parent", action="store_true", help="stop when standard input ends")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the questions of the full snapshot")
+    chosen = parser.parse_args(arguments)
+    if chosen.stop_with_parent:
+        stop_with_parent()
+    os.nice(NICENESS)
+    config = load_config()
+    configure_logging(config.log_level)
+    try:
+        with open_database(config) as url:
+            engine = make_engine(url)
+            upgrade_database(engine)
+            run_demo(session_factory(engine), config, scale=chosen.scale)
+            engine.dispose()
+    except AppError as exc:
+        logger.error("the demo's data could not be made: %s", exc.detail)
+        _write_progress(config.data_dir, DemoProgress(0, 0, exc.detail, "failed"))
+        return 1
+    return 0
+
+
+class _Steps:
+    """Says in the log and in a file which step is under way."""
+
+    def __init__(self, data_dir: Path, *, n_steps: int) -> None:
+        self._data_dir = data_dir
+        self._n_steps = n_steps
+        self._step = 0
+
+    def begin(self, message: str) -> None:
+        self._step += 1
+        logger.info("demo data, step %d of %d: %s", self._step, self._n_steps, message)
+        _write_progress(self._data_dir, DemoProgress(self._step, self._n_steps, message, "running"))
+
+    def finish(self) -> None:
+        logger.info("the demo's data is complete")
+        _write_progress(self._data_dir, DemoProgress(self._n_steps, self._n_steps, "complete", "done"))
+
+
+def _write_progress(data_dir: Path, progress: DemoProgress) -> None:
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with replaced_file(data_dir / PROGRESS_FILE) as draft:
+        draft.write_text(json.dumps(asdict(progress)), encoding="utf-8")
+
+
+def _ensure_frozen(sessions: Sessions, snapshot: Snapshot) -> None:
+    name = snapshot.manifest.name
+    with sessions.begin() as session:
+        row = session.scalar(select(models.Snapshot).where(models.Snapshot.name == name))
+        if row is None:
+            snapshots.import_snapshot(session, snapshot)
+    with sessions.begin() as session:
+        if not snapshots.get_snapshot(session, name).is_frozen:
+            snapshots.freeze_snapshot(session, name)
+
+
+def _list_entries(
+    snapshot: Snapshot,
+    measurements: Measurements,
+    controls: Identity,
+    examples: Identity,
+    *,
+    split: str,
+    strategy: Strategy,
+) -> Iterator[_Entry]:
+    """Yield the submissions of one board, the quick ones first: the oracle's actions take the longest."""
+    for example in list_examples(snapshot):
+        if example.strategy is strategy:
+            yield _Entry(
+                examples,
+                example.name,
+                f"Example: {example.description}",
+                strategy,
+                split,
+                partial(build_example, example.name, snapshot, split=split),
+            )
+    for name in sorted(BASELINE_NAMES, key=lambda name: name == "oracle"):
+        yield _Entry(
+            controls,
+            name,
+            CONTROL_DESCRIPTIONS[name],
+            strategy,
+            split,
+            partial(build_baseline, name, measurements, strategy=strategy, split=split),
+        )
+
+
+def _submit(sessions: Sessions, config: Config, snapshot: Snapshot, measurements: Measurements, entry: _Entry) -> str:
+    """Return the submission of an entry; made anew only where there is none."""
+    with sessions.begin() as session:
+        found = _find_submission(session, snapshot.manifest.name, entry)
+    if found is not None:
+        return found
+    table = entry.build()
+    filename = f"{entry.method.replace(' ', '-')}-{entry.strategy}-{entry.split}.parquet"
+    with tempfile.TemporaryDirectory(prefix="otboard-demo-") as folder:
+        path = Path(folder) / filename
+        write_actions(path, table, measurements.select(entry.split))
+        with path.open("rb") as stream:
+            upload = store_upload(stream, data_dir=config.data_dir, limit_bytes=sys.maxsize)
+    with sessions.begin() as session:
+        accepted = accept_submission(
+            session,
+            account=entry.account,
+            snapshot_name=snapshot.manifest.name,
+            split=entry.split,
+            strategy=entry.strategy,
+            method_name=entry.method,
+            description=entry.description,
+            upload=upload,
+            filename=filename,
+        )
+    return accepted.submission_id
+
+
+def _find_submission(session: Session, snapshot_name: str, entry: _Entry) -> str | None:
+    submission, method = models.Submission, models.Method
+    query = (
+        select(submission.id)
+        .join(method, method.id == submission.method_id)
+        .join(models.Snapshot, models.Snapshot.id == submission.snapshot_id)
+        .where(
+            models.Snapshot.name == snapshot_name,
+            method.team_id == entry.account.team_id,
+            method.name == entry.method,
+            submission.strategy == entry.strategy.value,
+            submission.split == entry.split,
+            submission.state != SubmissionState.WITHDRAWN.value,
+        )
+        .order_by(submission.created_at)
+        .limit(1)
+    )
+    return session.scalar(query)
+
+
+def _publish_scored(sessions: Sessions, made: list[tuple[str, _Entry]]) -> None:
+    """Publish what has been scored meanwhile and take it off the list; a rejected file is our bug and is named."""
+    for submission_id, entry in list(made):
+        with sessions.begin() as session:
+            details = get_submission(session, submission_id, account=entry.account)
+            if details.state.is_waiting:
+                continue
+            if details.state is SubmissionState.SCORED:
+                publish_submission(session, submission_id, account=entry.account)
+            elif details.state is not SubmissionState.PUBLISHED:
+                logger.error("the demo's %s is %s: %s", entry.method, details.state, details.problems)
+        made.remove((submission_id, entry))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
