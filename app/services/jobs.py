@@ -67,9 +67,9 @@ def defer_scoring(session: Session, submission_id: str, *, delay: timedelta = ti
     return defer(session, SCORE_SUBMISSION, lock=lock, delay=delay, submission_id=submission_id)
 
 
-def defer_preparation(session: Session, snapshot_id: int) -> int:
-    """Queue the computation of a snapshot's frontiers and figures, ahead of submissions, which need them."""
-    return defer(session, PREPARE_SNAPSHOT, priority=10, snapshot_id=snapshot_id)
+def defer_preparation(session: Session, snapshot_id: int, *, split: str) -> int:
+    """Queue the computation of a split's frontiers and figures, ahead of submissions, which need them."""
+    return defer(session, PREPARE_SNAPSHOT, priority=10, snapshot_id=snapshot_id, split=split)
 
 
 def has_live_worker(session: Session, *, timeout_seconds: float) -> bool:
