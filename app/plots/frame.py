@@ -1,0 +1,121 @@
+"""What all accuracy-against-budget figures share: axes, fonts, margins, the text of an exported picture."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from app.plots.captions import Caption
+from app.plots.palette import GRID, INK, MUTED, PAPER, Tone, list_dark_replacements
+from app.plots.steps import LOG_START
+
+FONT_FAMILY = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif'
+HEIGHT = 460
+TOP, BOTTOM, LEFT, RIGHT = 30, 52, 46, 158
+PLOT_HEIGHT = HEIGHT - TOP - BOTTOM
+END_LABEL_GAP = 17  # pixels between the labels at line ends
+
+# Names by which the page's script finds the parts that it shows elsewhere: labels at line ends have no room on a
+# phone, and a page has the title and the key as text around the figure.
+END_LABEL = "end-label"
+EXPORT_ONLY = "export-only"
+
+
+def build_layout(
+    *, caption: Caption, key: str, low: float, high: float, annotations: Sequence[dict[str, Any]], is_log: bool
+) -> go.Layout:
+    """Return the layout of a figure whose y axis spans `low` to `high` percent.
+
+    `key` explains the markers; like the title it is part of the exported picture, and text beside the figure on a page.
+    """
+    axis = {
+        "title": {
+            "text": "Share of full-thinking tokens (%)",
+            "standoff": 10,
+            "font": {"size": 13, "color": MUTED.light},
+        },
+        "showgrid": False,
+        "zeroline": False,
+        "ticks": "outside",
+        "ticklen": 4,
+        "linecolor": GRID.light,
+        "tickcolor": GRID.light,
+        "fixedrange": True,
+    }
+    if is_log:
+        axis |= {"type": "log", "range": [math.log10(100 * LOG_START), 2], "tickvals": [0.1, 0.3, 1, 3, 10, 30, 100]}
+    else:
+        axis |= {"range": [0, 100], "tickvals": [0, 20, 40, 60, 80, 100]}
+    return go.Layout(
+        template=None,
+        autosize=True,
+        title={"text": caption.title, "subtitle": {"text": _wrap(f"{caption.subtitle} {key}".strip())}, "x": 0.0},
+        font={"family": FONT_FAMILY, "size": 13, "color": INK.light},
+        margin={"t": TOP, "b": BOTTOM, "l": LEFT, "r": RIGHT},
+        paper_bgcolor=PAPER.light,
+        plot_bgcolor=PAPER.light,
+        showlegend=False,
+        hovermode="closest",
+        hoverlabel={"bgcolor": PAPER.light, "bordercolor": GRID.light, "font": {"color": INK.light}},
+        xaxis=axis,
+        yaxis={"range": [low, high], "gridcolor": GRID.light, "zeroline": False, "ticks": "", "fixedrange": True},
+        annotations=[_name_y_axis(), *annotations],
+        meta={"dark": list_dark_replacements()},
+    )
+
+
+def _wrap(text: str) -> str:
+    """Break the text into lines that fit an exported picture; a figure's text knows no other way to wrap."""
+    lines, line = [], ""
+    for word in text.split(" "):
+        if line and len(line) + len(word) > 120:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return "<br>".join([*lines, line])
+
+
+def _name_y_axis() -> dict[str, Any]:
+    return {
+        "text": "Accuracy (%)",
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0,
+        "y": 1,
+        "xshift": -LEFT + 6,
+        "yshift": 8,
+        "xanchor": "left",
+        "yanchor": "bottom",
+        "showarrow": False,
+        "font": {"color": MUTED.light},
+    }
+
+
+def build_end_label(text: str, height: float, tone: Tone) -> dict[str, Any]:
+    """Return the label at the right end of a line, `height` in percent of accuracy."""
+    return {
+        "name": END_LABEL,
+        "text": _escape(text),
+        "xref": "paper",
+        "x": 1,
+        "y": round(height, 3),
+        "xshift": 6,
+        "xanchor": "left",
+        "yanchor": "middle",
+        "showarrow": False,
+        "font": {"color": tone.light},
+    }
+
+
+def _escape(text: str) -> str:
+    """Plotly reads a little markup in text; a method may be named `a<b`."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def dump_figure(figure: go.Figure) -> str:
+    """Return the figure as JSON that may stand inside a script element: no `<`, no NaN."""
+    return json.dumps(figure.to_plotly_json(), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

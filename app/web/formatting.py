@@ -1,0 +1,166 @@
+"""How figures, times and names read on pages: percent with one decimal, units always, a dash for what is undefined."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from app.evaluator.strategies import Strategy
+from app.plots.captions import STRATEGY_NOUNS, STRATEGY_TITLES, format_hundredths, format_percent
+
+UNDEFINED = "–"
+NO_BREAK = "\N{NO-BREAK SPACE}"
+SECONDS_PER_UNIT = (
+    ("year", 365 * 86400),
+    ("month", 30 * 86400),
+    ("week", 7 * 86400),
+    ("day", 86400),
+    ("hour", 3600),
+    ("minute", 60),
+)
+BYTES_PER_UNIT = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+
+RANK_REASONS = {
+    "control": "A control has no rank: it shows what a method has to beat.",
+    "too_few_questions": "No rank: every cell of this board has fewer than 20 questions.",
+    "no_potential": "No rank: the oracle does not exceed the uninformed reference on this board.",
+}
+BOARD_REASONS = {
+    "no_potential": "The oracle's area is not above the uninformed reference's, so there is no potential to realise.",
+    "not_all_cells_covered": "The file does not cover every cell of the board.",
+    "full_thinking_accuracy_never_reached": "The curve never reaches the accuracy of full thinking.",
+    "no_setting_covers_all_cells": "No single setting covers all cells of the board.",
+}
+STATE_TITLES = {
+    "received": "Waiting to be scored",
+    "validating": "Being checked",
+    "scoring": "Being scored",
+    "scored": "Scored, not published",
+    "withheld": "Withheld until the organiser releases it",
+    "published": "Published",
+    "rejected": "Rejected: the file has problems",
+    "failed": "Failed on our side",
+    "withdrawn": "Withdrawn",
+}
+
+
+def percent(fraction: float | None, digits: int = 1) -> str:
+    """Return a fraction as percent with its unit, a dash where it is undefined."""
+    return UNDEFINED if fraction is None else format_percent(fraction, digits)
+
+
+def hundredths(fraction: float | None, digits: int = 1) -> str:
+    """Return a fraction times a hundred, for columns whose head names the unit."""
+    return UNDEFINED if fraction is None else format_hundredths(fraction, digits)
+
+
+def points(fraction: float | None) -> str:
+    """Return a difference of accuracies in points.
+
+    Examples
+    --------
+    >>> points(0.019), points(0.01)
+    ('1.9\\xa0points', '1.0\\xa0points')
+    """
+    return UNDEFINED if fraction is None else f"{format_hundredths(fraction)}{NO_BREAK}points"
+
+
+def count(number: float | None) -> str:
+    """Return a count with thousands separated by commas, rounded to whole ones.
+
+    Examples
+    --------
+    >>> count(92448), count(6237.6), count(None)
+    ('92,448', '6,238', '–')
+    """
+    return UNDEFINED if number is None else f"{round(number):,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    Examples
+    --------
+    >>> plural(1, "setting"), plural(1200, "setting")
+    ('1\\xa0setting', '1,200\\xa0settings')
+    """
+    return f"{number:,}{NO_BREAK}{noun}{'' if number == 1 else 's'}"
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """Return how long ago a time was, in its largest whole unit.
+
+    Examples
+    --------
+    >>> ago(datetime(2026, 7, 21, 10, tzinfo=UTC), datetime(2026, 7, 23, 9, tzinfo=UTC))
+    '1\\xa0day ago'
+    """
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    for unit, length in SECONDS_PER_UNIT:
+        if seconds >= length:
+            return f"{plural(int(seconds // length), unit)} ago"
+    return "just now"
+
+
+def exact(moment: datetime) -> str:
+    """Return a time to the second, in UTC and saying so.
+
+    Examples
+    --------
+    >>> exact(datetime(2026, 7, 21, 10, 5, tzinfo=UTC))
+    '2026-07-21 10:05:00 UTC'
+    """
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def size(n_bytes: int) -> str:
+    """Return a file size in decimal units.
+
+    Examples
+    --------
+    >>> size(1_620_000_000), size(512)
+    ('1.6\\xa0GB', '512\\xa0bytes')
+    """
+    for unit, length in BYTES_PER_UNIT:
+        if n_bytes >= length:
+            return f"{n_bytes / length:.1f}{NO_BREAK}{unit}"
+    return plural(n_bytes, "byte")
+
+
+def strategy_title(strategy: str) -> str:
+    """Return a strategy's name as a heading."""
+    return STRATEGY_TITLES[Strategy(strategy)]
+
+
+def strategy_noun(strategy: str) -> str:
+    """Return a strategy's name inside a sentence."""
+    return STRATEGY_NOUNS[Strategy(strategy)]
+
+
+def strategy_class(strategy: str) -> str:
+    """Return the style sheet's class that carries a strategy's colour."""
+    return f"strategy-{strategy.replace('_', '-')}"
+
+
+def split_title(split: str) -> str:
+    """Return a split's name inside a sentence."""
+    return "all splits" if split == "all" else f"{split} split"
+
+
+FILTERS: dict[str, Any] = {
+    "ago": ago,
+    "board_reason": lambda reason: BOARD_REASONS.get(reason, reason),
+    "count": count,
+    "exact": exact,
+    "hundredths": hundredths,
+    "percent": percent,
+    "plural": plural,
+    "points": points,
+    "rank_reason": lambda reason: RANK_REASONS.get(reason, reason),
+    "size": size,
+    "split_title": split_title,
+    "state_title": lambda state: STATE_TITLES.get(state, state),
+    "strategy_class": strategy_class,
+    "strategy_noun": strategy_noun,
+    "strategy_title": strategy_title,
+}

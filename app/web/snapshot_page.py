@@ -1,0 +1,180 @@
+"""A snapshot's page: what was measured, how much its models overthink, and what each strategy could reach."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy.orm import Session
+
+from app.db import models
+from app.db.models import BoardFrontier
+from app.evaluator.measurements import ALL_SPLITS
+from app.evaluator.strategies import Strategy
+from app.plots.captions import STRATEGY_NOUNS, Caption, describe_data, format_percent
+from app.services.frontiers import get_overthinking, list_board_frontiers
+from app.services.measurements import labels_hidden
+from app.services.question_counts import count_questions
+from app.services.snapshot_summaries import SnapshotSummary, get_summary
+from app.services.snapshots import get_snapshot
+from app.web.board_page import choose_split, describe_place, name_choices
+from app.web.figures import FigureView, read_frontier, show_frontiers_figure
+from app.web.formatting import split_title
+
+Figures = Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class SnapshotQuery:
+    """Which part of a snapshot an address asks for; None where it leaves the choice to the page."""
+
+    split: str | None = None
+    model: str | None = None
+    benchmark: str | None = None
+    axis: str = "linear"
+
+    def address(self, path: str, **changes: str | None) -> str:
+        """Return the address of this view, or of the one with these changes."""
+        shown = {**vars(self), **changes}
+        parameters = {name: value for name, value in shown.items() if value and (name, value) != ("axis", "linear")}
+        return f"{path}{'?' if parameters else ''}{urlencode(parameters)}"
+
+
+@dataclass(frozen=True)
+class FigureGrid:
+    """Overthinking figures, models down and benchmarks across, the means last in both directions.
+
+    A mean is None where one of its cells is missing.
+    """
+
+    benchmarks: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Figures | None, ...]], ...]
+
+
+@dataclass(frozen=True)
+class SplitCount:
+    """A split's questions, by benchmark in the manifest's order and in all."""
+
+    split: str
+    is_hidden: bool
+    counts: tuple[int, ...]
+    total: int
+
+
+@dataclass(frozen=True)
+class SnapshotPage:
+    """Everything a snapshot's template shows; `status` says why there are no figures, where there are none."""
+
+    snapshot: SnapshotSummary
+    query: SnapshotQuery
+    address: str
+    splits: tuple[tuple[str, str], ...]
+    models: tuple[tuple[str, str], ...]
+    benchmarks: tuple[tuple[str, str], ...]
+    split_counts: tuple[SplitCount, ...]
+    status: str
+    headline: str | None
+    grid: FigureGrid | None
+    figure: FigureView | None
+    frontiers: tuple[BoardFrontier, ...]
+    axis_address: str
+
+
+def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, data_dir: Path) -> SnapshotPage:
+    """Return the page of a snapshot: figures of one split, frontiers of one board in it."""
+    summary = get_summary(session, name)
+    snapshot = get_snapshot(session, name)
+    query = replace(query, split=query.split or choose_split(snapshot, summary.splits))
+    split = query.split or ALL_SPLITS
+    stored = list_board_frontiers(session, snapshot, split=split)
+    overthinking = get_overthinking(session, snapshot, split=split, data_dir=data_dir) if stored else None
+    chosen = tuple(row for row in stored if (row.model, row.benchmark) == (query.model, query.benchmark))
+    figure = draw_frontiers(summary, query, chosen) if len(chosen) == len(Strategy) else None
+    path = f"/snapshots/{name}"
+    return SnapshotPage(
+        snapshot=summary,
+        query=query,
+        address=path,
+        splits=tuple((known, split_title(known).capitalize()) for known in summary.splits),
+        models=name_choices("All models", summary.manifest["models"]),
+        benchmarks=name_choices("All benchmarks", summary.manifest["benchmarks"]),
+        split_counts=arrange_counts(summary, count_questions(session, snapshot)),
+        status=describe_status(snapshot, split=split, is_stored=bool(stored)),
+        headline=None if overthinking is None else describe_overthinking(overthinking["macro"]),
+        grid=None if overthinking is None else arrange_figures(overthinking),
+        figure=figure,
+        frontiers=chosen,
+        axis_address=query.address(path, axis="linear" if query.axis == "log" else "log"),
+    )
+
+
+def describe_status(snapshot: models.Snapshot, *, split: str, is_stored: bool) -> str:
+    """Return whether figures of a split can be shown: ready, not_frozen, hidden or preparing."""
+    if not snapshot.is_frozen:
+        return "not_frozen"
+    if labels_hidden(snapshot, split):
+        return "hidden"
+    return "ready" if is_stored else "preparing"
+
+
+def describe_overthinking(macro: Figures) -> str:
+    """Return in one sentence how much the models overthink, on average."""
+    ratio, lost = macro["overthinking_ratio"], macro["accuracy_degradation"]
+    if ratio is None or lost is None:
+        return "Not every model has been measured on every benchmark, so there is no average over all of them"
+    return (
+        f"{format_percent(ratio)} of the thinking comes after a trajectory’s best position and costs "
+        f"{100 * lost:.1f} points of accuracy"
+    )
+
+
+def arrange_figures(document: Mapping[str, Any]) -> FigureGrid:
+    """Return an overthinking document as a grid."""
+    cells = {(cell["model"], cell["benchmark"]): cell for cell in document["cells"]}
+    benchmarks = tuple(document["by_benchmark"])
+    rows = [
+        (model, (*(cells.get((model, benchmark)) for benchmark in benchmarks), mean))
+        for model, mean in document["by_model"].items()
+    ]
+    rows.append(("Mean", (*document["by_benchmark"].values(), document["macro"])))
+    return FigureGrid(benchmarks, tuple(rows))
+
+
+def arrange_counts(summary: SnapshotSummary, counts: Mapping[tuple[str, str], int]) -> tuple[SplitCount, ...]:
+    """Return how many questions each split has of each benchmark."""
+    splits = [split for split in summary.splits if split != ALL_SPLITS]
+    found = []
+    for split in splits:
+        row = tuple(counts.get((benchmark, split), 0) for benchmark in summary.benchmarks)
+        found.append(SplitCount(split, split in summary.hidden_splits, row, sum(row)))
+    return tuple(found)
+
+
+def draw_frontiers(
+    summary: SnapshotSummary, query: SnapshotQuery, frontiers: Sequence[models.BoardFrontier]
+) -> FigureView:
+    """Return the figure of the three strategies on one board."""
+    order = {strategy.value: idx for idx, strategy in enumerate(Strategy)}
+    lines = [read_frontier(row) for row in sorted(frontiers, key=lambda row: order[row.strategy])]
+    best = max(lines, key=lambda line: line.max_accuracy)
+    gain = best.max_accuracy - best.full_accuracy
+    title = (
+        f"{STRATEGY_NOUNS[best.strategy].capitalize()} could reach {format_percent(best.max_accuracy)}, "
+        f"{100 * gain:.1f} points above full thinking"
+    )
+    subtitle = describe_data(
+        snapshot=summary.name,
+        split=query.split or ALL_SPLITS,
+        place=describe_place(frontiers[0]),
+        n_questions=None,
+        kind=summary.kind,
+    )
+    return show_frontiers_figure(
+        lines,
+        caption=Caption(title, subtitle),
+        download_name="-".join(part for part in (summary.name, query.split, query.model, query.benchmark) if part),
+        is_log=query.axis == "log",
+    )

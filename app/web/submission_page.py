@@ -1,0 +1,238 @@
+"""A submission's page: where it stands, and once it is scored what it reached, where, and with which settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy.orm import Session
+
+from app.db import models
+from app.plots.captions import Caption, describe_data, describe_realised
+from app.plots.palette import METHOD_STYLES
+from app.plots.traces import MethodLine
+from app.services.accounts import Identity
+from app.services.board_lines import BoardKey, find_board_curve, list_operating_points
+from app.services.frontiers import list_board_frontiers
+from app.services.scoring import get_score
+from app.services.snapshots import get_snapshot
+from app.services.submissions import (
+    SubmissionChange,
+    SubmissionDetails,
+    SubmissionState,
+    get_submission,
+    list_events,
+    worker_alive,
+)
+from app.web.board_page import describe_place, find_board
+from app.web.figures import FigureView, read_frontier, show_board_figure
+from app.web.formatting import percent, points
+
+MAX_SHOWN_SETTINGS = 50
+SCORED_STATES = (SubmissionState.SCORED, SubmissionState.PUBLISHED, SubmissionState.WITHDRAWN)
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BoardCell:
+    """A submission's figures on one board, with the address that plots them; `board` is None where it has none."""
+
+    board: Document | None
+    address: str
+    is_shown: bool
+
+
+@dataclass(frozen=True)
+class BoardGrid:
+    """All boards of a score, models down and benchmarks across, the averages last in both directions."""
+
+    benchmarks: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[BoardCell, ...]], ...]
+
+
+@dataclass(frozen=True)
+class ScoreView:
+    """What a score says: the figures of the board shown, its plot, all boards, the first settings."""
+
+    headline: str
+    place: str
+    board: Document
+    sentences: tuple[str, ...]
+    figure: FigureView | None
+    axis_address: str
+    grid: BoardGrid
+    settings: tuple[Document, ...]
+    n_settings: int
+    n_shown_settings: int
+    scorer_version: str
+
+
+@dataclass(frozen=True)
+class SubmissionPage:
+    """Everything the template of a submission shows; `seen` is what a script compares to notice a change."""
+
+    submission: SubmissionDetails
+    events: tuple[SubmissionChange, ...]
+    worker_alive: bool
+    seen: str
+    score: ScoreView | None
+    board_address: str
+
+
+@dataclass(frozen=True)
+class BoardChoice:
+    """Which of a submission's boards its page plots."""
+
+    model: str | None = None
+    benchmark: str | None = None
+    axis: str = "linear"
+
+    def address(self, submission_id: str, **changes: str | None) -> str:
+        """Return the address of the page with this board, or with these changes."""
+        shown = {**vars(self), **changes}
+        parameters = {name: value for name, value in shown.items() if value and (name, value) != ("axis", "linear")}
+        return f"/submissions/{submission_id}{'?' if parameters else ''}{urlencode(parameters)}"
+
+
+def load_submission_page(
+    session: Session, submission_id: str, *, reader: Identity | None, choice: BoardChoice
+) -> SubmissionPage:
+    """Return a submission that the reader may see, with its score where there is one."""
+    submission = get_submission(session, submission_id, account=reader)
+    is_alive = submission.state.is_waiting and worker_alive(session)
+    has_score = submission.state in SCORED_STATES and submission.scored_at is not None
+    query = {"snapshot": submission.snapshot, "split": submission.split, "strategy": submission.strategy.value}
+    return SubmissionPage(
+        submission=submission,
+        events=list_events(session, submission_id, account=reader),
+        worker_alive=is_alive,
+        seen=write_seen(submission, is_alive=is_alive),
+        score=load_score_view(session, submission, reader=reader, choice=choice) if has_score else None,
+        board_address=f"/?{urlencode(query)}",
+    )
+
+
+def write_seen(submission: SubmissionDetails, *, is_alive: bool) -> str:
+    """Return what the page's script builds from the REST resource to notice a change."""
+    parts = (submission.state, submission.queue_place, submission.attempts, submission.progress, str(is_alive).lower())
+    return " ".join("" if part is None else str(part) for part in parts)
+
+
+def load_score_view(
+    session: Session, submission: SubmissionDetails, *, reader: Identity | None, choice: BoardChoice
+) -> ScoreView | None:
+    """Return the score; None where no board of it can be shown."""
+    stored = get_score(session, submission.id, account=reader)
+    document = json.loads(stored.text)
+    board = choose_board(document["boards"], choice)
+    if board is None:
+        return None
+    choice = BoardChoice(board["model"], board["benchmark"], choice.axis)
+    return ScoreView(
+        headline=describe_score(submission, board),
+        place=describe_board(board),
+        board=board,
+        sentences=describe_figures(board),
+        figure=load_figure(session, submission, board, is_log=choice.axis == "log"),
+        axis_address=choice.address(submission.id, axis="linear" if choice.axis == "log" else "log"),
+        grid=arrange_boards(document["boards"], submission.id, choice),
+        settings=tuple(document["settings"][:MAX_SHOWN_SETTINGS]),
+        n_settings=len(document["settings"]),
+        n_shown_settings=min(len(document["settings"]), MAX_SHOWN_SETTINGS),
+        scorer_version=stored.scorer_version,
+    )
+
+
+def choose_board(boards: Sequence[Document], choice: BoardChoice) -> Document | None:
+    """Return the board asked for; where the submission does not stand there, its widest one, or None without any."""
+    asked = (choice.model, choice.benchmark)
+    found = next((board for board in boards if (board["model"], board["benchmark"]) == asked), None)
+    return found or max(boards, key=lambda board: board["n_cells"], default=None)
+
+
+def arrange_boards(boards: Sequence[Document], submission_id: str, choice: BoardChoice) -> BoardGrid:
+    """Return the boards as a grid; the boards of a whole model or benchmark stand at its end."""
+    found = {(board["model"], board["benchmark"]): board for board in boards}
+    all_models = list(dict.fromkeys(model for model, _ in found if model is not None))
+    all_benchmarks = list(dict.fromkeys(benchmark for _, benchmark in found if benchmark is not None))
+
+    def show(model: str | None, benchmark: str | None) -> BoardCell:
+        address = choice.address(submission_id, model=model, benchmark=benchmark)
+        is_shown = (model, benchmark) == (choice.model, choice.benchmark)
+        return BoardCell(found.get((model, benchmark)), f"{address}#board-figure", is_shown)
+
+    return BoardGrid(
+        benchmarks=(*all_benchmarks, "All benchmarks"),
+        rows=tuple(
+            (model or "All models", tuple(show(model, benchmark) for benchmark in (*all_benchmarks, None)))
+            for model in (*all_models, None)
+        ),
+    )
+
+
+def load_figure(session: Session, submission: SubmissionDetails, board: Document, *, is_log: bool) -> FigureView | None:
+    """Return the plot of one board, or None where its frontier is not stored."""
+    snapshot = get_snapshot(session, submission.snapshot)
+    frontiers = list_board_frontiers(session, snapshot, split=submission.split, strategy=submission.strategy)
+    frontier = find_board(frontiers, model=board["model"], benchmark=board["benchmark"])
+    key = BoardKey(board["model"], board["benchmark"])
+    curve = find_board_curve(session, submission.id, board=key)
+    if frontier is None or curve is None:
+        return None
+    settings = list_operating_points(session, [submission.id], board=key).get(submission.id, ())
+    method = MethodLine(submission.method, curve, METHOD_STYLES[0], settings)
+    return show_board_figure(
+        read_frontier(frontier),
+        [method],
+        caption=caption_figure(submission, frontier),
+        download_name=f"{submission.id}-{submission.snapshot}-{submission.split}",
+        is_log=is_log,
+    )
+
+
+def caption_figure(submission: SubmissionDetails, frontier: models.BoardFrontier) -> Caption:
+    """Return the plot's title and subtitle."""
+    return Caption(
+        title=f"{submission.method} between the constants and the oracle",
+        subtitle=describe_data(
+            snapshot=submission.snapshot,
+            split=submission.split,
+            place=describe_place(frontier),
+            n_questions=None,
+            kind=submission.kind,
+        ),
+    )
+
+
+def describe_board(board: Document) -> str:
+    """Return a board's name."""
+    if board["model"] and board["benchmark"]:
+        return f"{board['model']} on {board['benchmark']}"
+    return board["model"] or board["benchmark"] or "the whole snapshot"
+
+
+def describe_score(submission: SubmissionDetails, board: Document) -> str:
+    """Return the sentence that heads the page."""
+    realised = board["realised_potential"]
+    if realised is None:
+        return f"{submission.method} has an area of {percent(board['area'])}; there is no potential to realise here"
+    return describe_realised(submission.method, submission.strategy, realised)
+
+
+def describe_figures(board: Document) -> tuple[str, ...]:
+    """Return a board's figures as sentences."""
+    lead = board["area"] - board["uninformed_area"]
+    matching = (
+        "It never reaches the accuracy of full thinking."
+        if board["beta_match"] is None
+        else f"It reaches the accuracy of full thinking at {percent(board['beta_match'])} of the tokens."
+    )
+    return (
+        f"Over all budgets it is {points(board['gap'])} below the oracle and {points(abs(lead))} "
+        f"{'above' if lead >= 0 else 'below'} the best mix of constant policies.",
+        matching,
+    )

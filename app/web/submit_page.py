@@ -1,0 +1,93 @@
+"""The form that takes an action file, and what it sends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError
+from sqlalchemy.orm import Session
+
+from app.config import Config
+from app.evaluator.measurements import ALL_SPLITS, SPLITS
+from app.evaluator.strategies import Strategy
+from app.services.snapshots import list_snapshots
+from app.services.submissions import MAX_DESCRIPTION, MAX_METHOD_NAME
+from app.services.uploads import ReceivedForm
+from app.web.formatting import split_title
+
+
+@dataclass(frozen=True)
+class SubmitPage:
+    """What the form offers, and what is chosen in it at first."""
+
+    snapshots: tuple[tuple[str, str], ...]
+    splits: tuple[tuple[str, str], ...]
+    strategies: tuple[Strategy, ...]
+    snapshot: str | None
+    split: str
+    strategy: Strategy
+    limit_bytes: int
+    max_method_name: int
+    max_description: int
+    sign_in_address: str
+    command: str
+
+
+class CheckFields(BaseModel):
+    """The target that a file is checked against."""
+
+    snapshot: str
+    strategy: Strategy
+    split: str = ALL_SPLITS
+
+
+class SubmitFields(CheckFields):
+    """The target of a submission and the method it is one of."""
+
+    method: str = Field(min_length=1, max_length=MAX_METHOD_NAME)
+    description: str | None = Field(default=None, max_length=MAX_DESCRIPTION)
+
+
+def load_submit_page(
+    session: Session, *, config: Config, snapshot: str | None, split: str, strategy: Strategy
+) -> SubmitPage:
+    """Return the form with these choices; the newest frozen snapshot where none is chosen."""
+    frozen = [found for found in list_snapshots(session) if found.is_frozen]
+    chosen = snapshot or (frozen[0].name if frozen else None)
+    target = {"snapshot": chosen or "", "split": split, "strategy": strategy.value}
+    return SubmitPage(
+        snapshots=tuple((found.name, found.title) for found in frozen),
+        splits=tuple((name, split_title(name).capitalize()) for name in (*SPLITS, ALL_SPLITS)),
+        strategies=tuple(Strategy),
+        snapshot=chosen,
+        split=split,
+        strategy=strategy,
+        limit_bytes=config.upload_limit_bytes,
+        max_method_name=MAX_METHOD_NAME,
+        max_description=MAX_DESCRIPTION,
+        sign_in_address=f"/sign-in?{urlencode({'next': f'/submit?{urlencode(target)}'})}",
+        command=f"otboard check SNAPSHOT actions.parquet --strategy {strategy} --split {split}",
+    )
+
+
+def read_check_fields(form: ReceivedForm) -> CheckFields:
+    """Return a form's target, or refuse it with the fields that are wrong."""
+    try:
+        return CheckFields.model_validate(_drop_empty(form))
+    except ValidationError as exc:
+        raise RequestValidationError(exc.errors()) from exc
+
+
+def read_submit_fields(form: ReceivedForm) -> SubmitFields:
+    """Return a form's target and method, or refuse it with the fields that are wrong."""
+    try:
+        return SubmitFields.model_validate(_drop_empty(form))
+    except ValidationError as exc:
+        raise RequestValidationError(exc.errors()) from exc
+
+
+def _drop_empty(form: ReceivedForm) -> dict[str, str]:
+    """Browsers send a field that was left blank as an empty text."""
+    return {name: value for name, value in form.fields.items() if value.strip()}

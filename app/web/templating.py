@@ -1,0 +1,50 @@
+"""Pages out of templates: one strict environment."""
+
+from __future__ import annotations
+
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from app.evaluator.scoring import SCORER_VERSION
+from app.plots.captions import SYNTHETIC_NOTICE
+from app.services.accounts import Identity
+from app.web.formatting import FILTERS
+from app.web.static import asset_path
+from app.web.vendor import PLOTLY_PATH
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@cache
+def make_environment() -> Environment:
+    """Return the environment of all templates: everything is escaped, a missing name is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    environment.globals.update(
+        asset=asset_path,
+        plotly_path=PLOTLY_PATH,
+        scorer_version=SCORER_VERSION,
+        synthetic_notice=SYNTHETIC_NOTICE,
+    )
+    return environment
+
+
+def render_page(
+    request: Request, template: str, *, reader: Identity | None, status: int = HTTPStatus.OK, **context: Any
+) -> HTMLResponse:
+    """Return a page; `reader` is who is signed in, or None."""
+    html = make_environment().get_template(template).render(path=request.url.path, reader=reader, **context)
+    # Pages depend on who asks and on what was published since; what they load is cached by its own address.
+    return HTMLResponse(html, status_code=status, headers={"Cache-Control": "private, no-cache", "Vary": "Cookie"})

@@ -1,0 +1,101 @@
+// What the pages do beyond links and forms; each of them works without this script.
+"use strict";
+
+(() => {
+  const POLL_MILLISECONDS = 1500;
+  const TERMINAL = new Set(["scored", "withheld", "published", "rejected", "failed", "withdrawn"]);
+
+  // A view's pickers apply at once. Empty choices stay out of the address, and another snapshot has its own splits,
+  // models and benchmarks, so choosing one lets go of those of the old.
+  function setUpPickers(root) {
+    for (const form of root.querySelectorAll("form[data-pickers]")) {
+      form.addEventListener("change", (event) => {
+        if (event.target.name === "snapshot") {
+          for (const name of ["split", "model", "benchmark"]) {
+            if (form.elements[name]) form.elements[name].disabled = true;
+          }
+        }
+        form.requestSubmit();
+      });
+      form.addEventListener("formdata", (event) => {
+        for (const [name, value] of [...event.formData]) {
+          if (value === "") event.formData.delete(name);
+        }
+      });
+    }
+  }
+
+  // A row of the board opens in place.
+  function setUpRows(root) {
+    for (const button of root.querySelectorAll("button[aria-controls]")) {
+      button.addEventListener("click", () => {
+        const row = document.getElementById(button.getAttribute("aria-controls"));
+        const isOpen = row.classList.toggle("open");
+        button.setAttribute("aria-expanded", String(isOpen));
+      });
+    }
+  }
+
+  function setUpCopying(root) {
+    for (const button of root.querySelectorAll("button[data-copy]")) {
+      button.addEventListener("click", async () => {
+        await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent.trim());
+        button.textContent = "Copied";
+      });
+    }
+  }
+
+  // The server prints an address whose fragment is the token; a fragment never leaves the browser. It is put into the
+  // form and taken out of the address, and the reader decides to send it.
+  function setUpToken(root) {
+    const field = root.querySelector("input[data-token-field]");
+    const token = window.location.hash.slice(1);
+    if (!field || !token.startsWith("otb_")) return;
+    field.value = token;
+    window.history.replaceState(null, "", window.location.pathname + window.location.search);
+  }
+
+  // A submission that is being scored is followed by its REST resource; once anything changed, the page is fetched
+  // again and its main part put in place, so that there is one way in which a state is shown.
+  async function follow(main) {
+    const watched = main.querySelector("[data-follow]");
+    if (!watched) return;
+    let seen = watched.dataset.seen;
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+      try {
+        const answer = await fetch(watched.dataset.follow, { headers: { Accept: "application/json" } });
+        if (!answer.ok) continue;
+        const state = await answer.json();
+        const now = [state.state, state.queue_place ?? "", state.attempts, state.progress ?? "", state.worker_alive].join(" ");
+        if (now === seen) continue;
+        seen = now;
+        await replaceMain(main);
+        if (TERMINAL.has(state.state)) return;
+      } catch (error) {
+        // The server may be restarting; the next round asks again.
+        if (!(error instanceof TypeError)) throw error;
+      }
+    }
+  }
+
+  async function replaceMain(main) {
+    const answer = await fetch(window.location.href, { headers: { Accept: "text/html" } });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    main.replaceChildren(...document.importNode(fresh.querySelector("main"), true).childNodes);
+    document.title = fresh.title;
+    setUp(main);
+    document.dispatchEvent(new CustomEvent("otboard:replaced"));
+  }
+
+  function setUp(root) {
+    setUpPickers(root);
+    setUpRows(root);
+    setUpCopying(root);
+    setUpToken(root);
+  }
+
+  setUp(document);
+  follow(document.querySelector("main"));
+})();
