@@ -22,6 +22,10 @@ from app.evaluator.strategies import Strategy, n_units
 # Least costs by reward: int32 where the cell's tokens allow it, which nearly halves the time, else int64.
 CostArray = NDArray[Any]
 
+# The cost that stands for "no combination has this reward". Any real cost can be added to it once without leaving its
+# type, since a narrow array is used only where all tokens of the cell together stay below it.
+_UNREACHABLE = {np.dtype(np.int32): 2**30 - 1, np.dtype(np.int64): 2**62 - 1}
+
 
 @dataclass(frozen=True, eq=False)
 class UnitActions:
@@ -285,14 +289,14 @@ def solve_policies(cell: Cell, strategy: Strategy, rewards: Sequence[int]) -> In
     if not np.isin(gain, _find_frontier(least)).all():
         raise ValueError(f"not every reward is on the frontier of {cell.model} on {cell.benchmark}")
     cost = least[gain].astype(np.int64)
-    chosen = np.zeros((gain.size, actions.n_units), dtype=np.int64)
+    chosen = np.zeros((actions.n_units, gain.size), dtype=np.int64)
     for number, checkpoint in reversed(list(enumerate(checkpoints))):
         members = choices[number * block : (number + 1) * block]
         for choice, before in zip(reversed(members), reversed(_list_before(checkpoint, members)), strict=True):
             taken = _find_taken(choice, before, gain, cost)
             gain, cost = gain - choice.gain[taken], cost - choice.cost[taken]
-            chosen[:, choice.unit] = actions.action[actions.offsets[choice.unit] + taken]
-    return chosen
+            chosen[choice.unit] = actions.action[actions.offsets[choice.unit] + taken]
+    return np.ascontiguousarray(chosen.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,21 +319,16 @@ def _list_choices(actions: UnitActions) -> list[_Choice]:
     ]
 
 
-def _unreachable(dtype: np.dtype[Any]) -> int:
-    """The least cost that stands for "no combination has this reward": any real cost can be added to it once."""
-    return int(np.iinfo(dtype).max) // 2
-
-
 def _no_unit(cell: Cell) -> CostArray:
     """Return the least costs before any unit has chosen: nothing, for nothing."""
-    narrow = cell.total_thinking_tokens < _unreachable(np.dtype(np.int32))
+    narrow = cell.total_thinking_tokens < _UNREACHABLE[np.dtype(np.int32)]
     return np.zeros(1, dtype=np.int32 if narrow else np.int64)
 
 
 def _add_unit(least: CostArray, choice: _Choice) -> CostArray:
     """Return the least costs once this unit has chosen too."""
     size = least.size
-    grown = np.full(size + int(choice.gain[-1]), _unreachable(least.dtype), dtype=least.dtype)
+    grown = np.full(size + int(choice.gain[-1]), _UNREACHABLE[least.dtype], dtype=least.dtype)
     grown[:size] = least
     for cost, gain in zip(choice.cost[1:].tolist(), choice.gain[1:].tolist(), strict=True):
         reached = grown[gain : gain + size]
