@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -9,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluator.measurements import Cell, IntArray
+
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class Strategy(StrEnum):
@@ -58,20 +63,18 @@ def n_units(cell: Cell, strategy: Strategy) -> int:
 
 
 def sort_settings(labels: set[str]) -> tuple[str, ...]:
-    """Order setting labels: finite numbers by value (equal values by text), then the others by text.
+    """Order setting labels: plain decimal numbers by value (equal values by text), then the others by text.
 
     Examples
     --------
-    >>> sort_settings({"10", "9", "0.5", "b", "a"})
-    ('0.5', '9', '10', 'a', 'b')
+    >>> sort_settings({"10", "9", "0.5", "b", "a", "1_0", "nan"})
+    ('0.5', '9', '10', '1_0', 'a', 'b', 'nan')
     """
 
     def key(label: str) -> tuple[int, float, str]:
-        try:
-            value = float(label)
-        except ValueError:
-            return (1, 0.0, label)
-        return (0, value, label) if np.isfinite(value) else (1, 0.0, label)
+        # Python's own float() would also read "1_0", " 5 " and digits of other scripts.
+        value = float(label) if _NUMBER.fullmatch(label) else math.inf
+        return (0, value, label) if math.isfinite(value) else (1, 0.0, label)
 
     return tuple(sorted(labels, key=key))
 
