@@ -10,8 +10,14 @@ from app.files.snapshot import require_labels
 BASELINE_NAMES = ("oracle", "uninformed", "random")
 
 
-def build_baseline(name: str, measurements: Measurements, *, strategy: Strategy, split: str) -> ActionTable:
+def build_baseline(
+    name: str, measurements: Measurements, *, strategy: Strategy, split: str, seed: int = random.DEFAULT_SEED
+) -> ActionTable:
     """Return the actions of a baseline on one split, aligned with ``measurements.select(split)``.
+
+    Parameters
+    ----------
+    seed : of the random control; the others draw nothing.
 
     Raises
     ------
@@ -25,5 +31,5 @@ def build_baseline(name: str, measurements: Measurements, *, strategy: Strategy,
     if name == "uninformed":
         return uninformed.build_actions(selected, strategy)
     if name == "random":
-        return random.build_actions(selected, strategy, seed=random.DEFAULT_SEED)
+        return random.build_actions(selected, strategy, seed=seed)
     raise ValueError(f"unknown baseline {name!r}; known are {', '.join(BASELINE_NAMES)}")

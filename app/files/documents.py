@@ -18,11 +18,13 @@ from app.evaluator.curves import (
     mean_area,
 )
 from app.evaluator.efficiency import EfficiencyFigures
-from app.evaluator.measurements import Measurements
+from app.evaluator.measurements import ALL_SPLITS, SPLITS, Measurements
 from app.evaluator.overthinking import CellOverthinking, OverthinkingFigures, OverthinkingReport
 from app.evaluator.reference import CellReference
 from app.evaluator.scoring import SCORER_VERSION, BoardScore, Score, SettingScore
 from app.evaluator.strategies import Strategy
+from app.files.actions import ActionFile
+from app.files.snapshot import Snapshot
 
 Document = dict[str, Any]
 DEFAULT_GRID_INTERVALS = 100
@@ -139,6 +141,49 @@ def board_document(board: BoardScore) -> Document:
         "n_cells": board.n_cells,
         "min_questions": board.min_questions,
         "intervals": None,
+    }
+
+
+def check_document(file: ActionFile, measurements: Measurements) -> Document:
+    """Return what a valid action file holds.
+
+    Parameters
+    ----------
+    file : the file as it was read.
+    measurements : the split it addresses.
+    """
+    return {
+        **_describe(measurements.snapshot, measurements.sha256, measurements.kind, measurements.split),
+        "strategy": str(file.table.strategy),
+        "actions_sha256": file.sha256,
+        "n_rows": file.n_rows,
+        "n_settings": len(file.table.settings),
+        "settings": list(file.table.settings),
+        "n_cells_covered": sum(bool(cell.covered.any()) for cell in file.table.cells),
+        "n_cells": len(file.table.cells),
+        "warnings": [warning.as_dict() for warning in file.warnings],
+    }
+
+
+def snapshot_document(snapshot: Snapshot) -> Document:
+    """Return what a sound snapshot holds, without its measurements."""
+    manifest = snapshot.manifest
+    splits = set(snapshot.questions["split"].to_pylist())
+    return {
+        "name": manifest.name,
+        "title": manifest.title,
+        "kind": manifest.kind,
+        "sha256": snapshot.sha256,
+        "full_sha256": snapshot.full_sha256,
+        "probes_per_position": manifest.probes_per_position,
+        "trajectories_per_question": manifest.trajectories_per_question,
+        "n_questions": snapshot.questions.num_rows,
+        "n_trajectories": snapshot.trajectories.num_rows,
+        "models": list(manifest.models),
+        "benchmarks": list(manifest.benchmarks),
+        "splits": [*(split for split in SPLITS if split in splits), ALL_SPLITS],
+        "hidden_splits": list(manifest.hidden_splits),
+        "problems": [],
     }
 
 
