@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from app.evaluator.measurements import Cell, IntArray
 
-
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
