@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import psycopg
+import pyarrow as pa
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.engine import make_url
@@ -16,6 +19,7 @@ from sqlalchemy.orm import Session
 from app.db.embedded import start_embedded, stop_embedded
 from app.db.migrations import upgrade_database
 from app.db.session import conninfo, make_engine
+from app.files.snapshot import Snapshot, build_snapshot
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
@@ -128,3 +132,72 @@ def _drop_database(server_url: str, name: str) -> None:
 
 def _database_url(server_url: str, name: str) -> str:
     return make_url(server_url).set(database=name).render_as_string(hide_password=False)
+
+
+# Questions by benchmark and split; `math` is large enough for ranks in its test split, `logic` is not.
+BOARD_QUESTIONS = {"math": {"train": 3, "validation": 4, "test": 21}, "logic": {"train": 2, "validation": 2, "test": 3}}
+BOARD_MODELS = ("alpha", "beta")
+
+
+@pytest.fixture(scope="session")
+def make_board_snapshot() -> Callable[..., Snapshot]:
+    """A function that makes a small snapshot to be served: 2 models, 2 benchmarks, all splits, R = 2, M = 4."""
+    return _make_board_snapshot
+
+
+@pytest.fixture(scope="session")
+def board_snapshot() -> Snapshot:
+    """The snapshot of `make_board_snapshot` under the name `small`."""
+    return _make_board_snapshot()
+
+
+def _make_board_snapshot(name: str = "small", *, seed: int = 7, **manifest: Any) -> Snapshot:
+    rng = np.random.default_rng(seed)
+    questions = [
+        {
+            "benchmark": benchmark,
+            "question_id": f"{benchmark}-{split}-{number:02d}",
+            "split": split,
+            "difficulty": number,
+        }
+        for benchmark, splits in BOARD_QUESTIONS.items()
+        for split, count in splits.items()
+        for number in range(count)
+    ]
+    trajectories = [
+        _draw_trajectory(rng, model, question, number)
+        for model in BOARD_MODELS
+        for question in questions
+        for number in range(2)
+    ]
+    described = {
+        "format": "stp-snapshot/1",
+        "name": name,
+        "title": f"The {name} snapshot",
+        "kind": "synthetic",
+        "probes_per_position": 4,
+        "trajectories_per_question": 2,
+        "models": [{"name": model} for model in BOARD_MODELS],
+        "benchmarks": [{"name": benchmark, "title": benchmark.title()} for benchmark in BOARD_QUESTIONS],
+        **manifest,
+    }
+    return build_snapshot(described, pa.Table.from_pylist(questions), pa.Table.from_pylist(trajectories))
+
+
+def _draw_trajectory(rng: np.random.Generator, model: str, question: dict[str, Any], number: int) -> dict[str, Any]:
+    """Draw a curve that mostly rises: 1 to 6 steps of 20 to 200 tokens, 4 probes a position."""
+    n_steps = int(rng.integers(1, 7))
+    retained = np.concatenate([[0], np.cumsum(rng.integers(20, 200, n_steps))])
+    chance = np.clip(0.2 + 0.6 * retained / retained[-1] - 0.02 * question["difficulty"], 0.05, 0.95)
+    correct = rng.binomial(4, chance)
+    return {
+        "model": model,
+        "benchmark": question["benchmark"],
+        "question_id": question["question_id"],
+        "trajectory": number,
+        "thinking_tokens": int(retained[-1]),
+        "original_correct": bool(2 * correct[-1] > 4),
+        "retained_tokens": retained.tolist(),
+        "correct_probes": correct.tolist(),
+        "end_margin": rng.normal(size=n_steps + 1).astype(np.float32).tolist(),
+    }

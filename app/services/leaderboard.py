@@ -216,7 +216,17 @@ def _board_query(
     snapshot_id: int, *, split: str, strategy: Strategy, model: str | None, benchmark: str | None
 ) -> Select[Any]:
     submission, score, board = models.Submission, models.Score, models.BoardScore
-    chosen = (
+    # The submission that stands for its method: the current one, else the latest published.
+    place = func.row_number().over(
+        partition_by=submission.method_id,
+        order_by=(
+            submission.is_current.desc(),
+            submission.published_at.desc(),
+            submission.created_at.desc(),
+            submission.id,
+        ),
+    )
+    candidates = (
         select(
             board,
             submission.id.label("submission_id"),
@@ -227,8 +237,8 @@ def _board_query(
             (models.Method.is_control | models.Team.is_control).label("is_control"),
             models.Team.name.label("team"),
             score.scorer_version,
+            place.label("place"),
         )
-        .distinct(submission.method_id)
         .join(score, and_(score.id == board.score_id, score.scorer_version == SCORER_VERSION))
         .join(submission, submission.id == score.submission_id)
         .join(models.Method, models.Method.id == submission.method_id)
@@ -241,20 +251,18 @@ def _board_query(
             board.model.is_not_distinct_from(model),
             board.benchmark.is_not_distinct_from(benchmark),
         )
-        .order_by(
-            submission.method_id,
-            submission.is_current.desc(),
-            submission.published_at.desc(),
-            submission.created_at.desc(),
-            submission.id,
-        )
         .subquery()
     )
-    return select(chosen).order_by(
-        chosen.c.realised_potential.desc().nulls_last(),
-        chosen.c.area.desc(),
-        chosen.c.submitted_at,
-        chosen.c.submission_id,
+    shown = [f.name for f in fields(BoardRow) if f.name in candidates.c]
+    return (
+        select(*(candidates.c[name] for name in shown))
+        .where(candidates.c.place == 1)
+        .order_by(
+            candidates.c.realised_potential.desc().nulls_last(),
+            candidates.c.area.desc(),
+            candidates.c.submitted_at,
+            candidates.c.submission_id,
+        )
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 Sessions = sessionmaker[Session]
 # The first retry comes after this, each further one after twice as long.
 FIRST_RETRY = timedelta(seconds=5)
-PROGRESS_STEP = 0.05
+PROGRESS_SECONDS = 1.0
 
 
 class NotScoredError(StateError):
@@ -43,6 +44,13 @@ class ActionsGoneError(NotFoundError):
 
     code = "actions_gone"
     title = "The action file is missing"
+
+
+class ActionsChangedError(StateError):
+    """The action file in the data folder has another hash than its name says."""
+
+    code = "actions_changed"
+    title = "The action file was changed"
 
 
 class WithheldActionsError(submissions.ForbiddenError):
@@ -97,6 +105,28 @@ class _Attempt:
 
 class _LostAttemptError(Exception):
     """The submission moved on without this attempt: withdrawn, or taken up by another worker."""
+
+
+class _ProgressWriter:
+    """Notes now and then how much of the file was read, for whoever watches."""
+
+    def __init__(self, sessions: Sessions, attempt: _Attempt) -> None:
+        self._sessions = sessions
+        self._attempt = attempt
+        self._next_at = time.monotonic() + PROGRESS_SECONDS
+
+    def __call__(self, share: float) -> None:
+        if time.monotonic() < self._next_at:
+            return
+        self._next_at = time.monotonic() + PROGRESS_SECONDS
+        submission = models.Submission
+        with self._sessions.begin() as session:
+            session.execute(
+                update(submission)
+                .where(submission.id == self._attempt.submission_id, submission.attempts == self._attempt.number)
+                .where(submission.state == SubmissionState.VALIDATING.value)
+                .values(progress=share)
+            )
 
 
 def score_submission(sessions: Sessions, submission_id: str, *, config: Config, actor: str) -> None:
@@ -228,13 +258,21 @@ def _run(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str) -
         raise ActionsGoneError("The action file is not in the data folder of the scoring worker.")
     try:
         actions = read_actions(
-            path, measurements, strategy=attempt.strategy, split=attempt.split, filename=attempt.filename
+            path,
+            measurements,
+            strategy=attempt.strategy,
+            split=attempt.split,
+            filename=attempt.filename,
+            progress=_ProgressWriter(sessions, attempt),
         )
     except ContentError as exc:
         _reject(sessions, attempt, exc, actor=actor)
         return
+    if actions.sha256 != attempt.actions_sha256:
+        raise ActionsChangedError("The stored action file is not the one that was uploaded.")
     with sessions.begin() as session:
         submission = _lock_held(session, attempt, SubmissionState.VALIDATING)
+        submission.progress = None
         submission.n_settings = len(actions.table.settings)
         submission.warnings = [warning.as_dict() for warning in actions.warnings]
         submissions.transition(session, submission, SubmissionState.SCORING, actor=actor)
