@@ -83,7 +83,7 @@ def _read_batches(
     n_rows, first = max(file.metadata.num_rows, 1), 1
     for batch in file.iter_batches(batch_size=batch_rows, columns=names):
         columns = {
-            column: _checked(batch.column(name)) if name in names else pa.nulls(batch.num_rows, types[name])
+            column: check_indices(batch.column(name)) if name in names else pa.nulls(batch.num_rows, types[name])
             for column, name in layout.name_in_file.items()
         }
         yield RowBatch(np.arange(first, first + batch.num_rows, dtype=np.int64), columns)
@@ -92,7 +92,7 @@ def _read_batches(
             progress(min((first - 1) / n_rows, 1.0))
 
 
-def _checked(array: pa.Array) -> pa.Array:
+def check_indices(array: pa.Array) -> pa.Array:
     """Return the array; a damaged page may refer to texts that its dictionary does not have."""
     if pa.types.is_dictionary(array.type) and len(array):
         bounds = pc.min_max(array.indices).as_py()

@@ -18,6 +18,8 @@ BLOCK_BYTES = 4 << 20
 MAX_LINE_BYTES = 1 << 20
 # What a row of an honest file takes at most, on average; decompressed text beyond that is not read.
 MAX_BYTES_PER_ROW = 512
+# Line numbers are kept in 32 bits; a block may pass the limit by as many lines as it has bytes.
+MAX_LINES = 2**32 - 1 - 2 * BLOCK_BYTES
 # Rows beyond every setting of every unit, read so that the faults of a file that is a little too long are all listed.
 SPARE_ROWS = 100_000
 _SNIFFED_BYTES = 4096
@@ -61,6 +63,11 @@ class ReadLimits:
         """Bytes of decompressed text."""
         return self.max_rows * MAX_BYTES_PER_ROW
 
+    @property
+    def max_lines(self) -> int:
+        """Lines of text, blank ones included: some programs write one after every row."""
+        return min(self.max_rows * 4, MAX_LINES)
+
 
 @dataclass(frozen=True)
 class LineBlock:
@@ -89,6 +96,11 @@ class ByteSource:
     def compression(self) -> str | None:
         """Return "gzip", "zstd" or None."""
         return self._compression
+
+    @property
+    def max_lines(self) -> int:
+        """Return how many lines are read at most."""
+        return self._limits.max_lines
 
     def read(self, n_bytes: int) -> bytes:
         """Return the next bytes, fewer at the end; never more than `n_bytes` whatever the compression ratio.
@@ -188,8 +200,12 @@ def _cut_blocks(
         end = find_end(rest)
         if end:
             block, rest = rest[:end], rest[end:]
-            yield LineBlock(block, line)
+            if not block.isspace():
+                yield LineBlock(block, line)
             line += block.count(b"\n")
+        if line > source.max_lines:
+            message = f"the file has more than {source.max_lines:,} lines; reading stopped there"
+            problems.stop("unreadable_file", message)
         if len(rest) > MAX_LINE_BYTES:
             message = f"the row is longer than {MAX_LINE_BYTES:,} bytes (a quotation mark that is never closed?)"
             problems.stop("unreadable_file", message, row=line)
@@ -197,7 +213,7 @@ def _cut_blocks(
         if not more:
             break
         rest += more
-    if rest:
+    if rest and not rest.isspace():
         yield LineBlock(rest, line)
 
 

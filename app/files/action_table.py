@@ -16,8 +16,6 @@ from app.files.action_units import UnitIndex
 Number = TypeVar("Number", np.int64, np.uint32)
 
 MAX_LISTED_UNITS = 10
-# The row that first gave a unit is kept in 32 bits; 0 stands for none.
-MAX_ROW = 2**32 - 1
 
 
 class TableBuilder:
@@ -39,6 +37,7 @@ class TableBuilder:
         self._place = np.repeat(index.starts[:-1] * max_settings, sizes) + within
         self._stride = np.repeat(sizes, sizes)
         self._actions = np.zeros(index.n_units * max_settings, dtype=np.int64)
+        # Row numbers fit 32 bits: reading ends before a file has more lines. 0 is no row.
         self._first_row = np.zeros(index.n_units * max_settings, dtype=np.uint32)
 
     def place(self, checked: CheckedRows, setting: IntArray, labels: list[str]) -> None:

@@ -17,7 +17,7 @@ from app.files.action_jsonl import read_json_batches
 from app.files.action_parquet import read_parquet_batches
 from app.files.action_problems import ActionProblems, ReadingStopped
 from app.files.action_streams import SPARE_ROWS, ByteSource, FileKind, Progress, ReadLimits, find_kind
-from app.files.action_table import MAX_ROW, TableBuilder
+from app.files.action_table import TableBuilder
 from app.files.action_units import UnitIndex
 from app.files.action_writers import write_actions
 
@@ -133,17 +133,16 @@ class _Reading:
 
     def add(self, batch: RowBatch, limits: ReadLimits) -> None:
         self.n_rows += len(batch.rows) + batch.n_unreadable
-        if not len(batch.rows):
-            return
-        if self.n_rows > limits.max_rows or int(batch.rows[-1]) > MAX_ROW:
+        if len(batch.rows):
+            self._values_are_tokens = "stop_tokens" in batch.columns
+            setting = self.labels.number_rows(batch)
+            self._builder.place(self._checker.check(batch), setting, self.labels.labels)
+        if self.n_rows > limits.max_rows:
             message = (
                 f"the file has more than {limits.max_rows:,} rows, more than every setting of every unit can take; "
                 "reading stopped there and the totals are those of the part that was read"
             )
-            self._problems.stop("unreadable_file", message, row=int(batch.rows[0]))
-        self._values_are_tokens = "stop_tokens" in batch.columns
-        setting = self.labels.number_rows(batch)
-        self._builder.place(self._checker.check(batch), setting, self.labels.labels)
+            self._problems.stop("unreadable_file", message)
 
     def finish(self) -> None:
         """Record what can be said only once every row was seen."""
