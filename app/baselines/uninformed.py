@@ -20,7 +20,7 @@ def build_actions(measurements: Measurements, strategy: Strategy) -> ActionTable
     >>> cell = build_cell("m", "b", [("q", "test", [[(0, 1), (100, 4)]])], 4)
     >>> measurements = Measurements("s", "0" * 64, "measured", "all", 4, 1, ("m",), ("b",), (cell,))
     >>> build_actions(measurements, Strategy.DYNAMIC_ROUTING).settings
-    ('none-think', 'all-think')
+    ('no-thinking', 'thinking')
     """
     constants = [list_constant_actions(cell, strategy) for cell in measurements.cells]
     return ActionTable(

@@ -48,24 +48,24 @@ def list_constant_caps(cell: Cell) -> IntArray:
 
 
 def list_constant_actions(cell: Cell, strategy: Strategy) -> list[tuple[str, IntArray]]:
-    """Return the constant policies of a strategy as (label, actions), the same labels in every cell.
+    """Return the constant policies of a strategy as (label, actions), with the same labels in every cell.
 
     Dynamic routing: nothing thinks, everything thinks. Fixed budget: the constant caps. Dynamic early exit: the
     positions those caps select, then the same position 0..100 for everything, clipped to each trajectory's last one.
 
     Returns
     -------
-    2, 102 or 203 pairs; actions are int64, one per unit of the cell.
+    2, 102 or 203 pairs, in the order of settings; actions are int64, one per unit of the cell.
 
     Examples
     --------
     >>> from app.evaluator.measurements import build_cell
     >>> cell = build_cell("m", "b", [("q", "test", [[(0, 1), (100, 4)], [(0, 0), (200, 2)]])], 4)
     >>> [(label, actions.tolist()) for label, actions in list_constant_actions(cell, Strategy.DYNAMIC_ROUTING)]
-    [('none-think', [0]), ('all-think', [1])]
+    [('no-thinking', [0]), ('thinking', [1])]
     """
     if strategy is Strategy.DYNAMIC_ROUTING:
-        routes = ("none-think", "all-think")
+        routes = ("no-thinking", "thinking")
         return [(label, np.full(cell.n_questions, route, dtype=np.int64)) for route, label in enumerate(routes)]
     labels = [f"cap-{share:03d}-percent" for share in range(N_CAP_INTERVALS + 1)] + ["no-cap"]
     caps = list(zip(labels, list_constant_caps(cell).tolist(), strict=True))
