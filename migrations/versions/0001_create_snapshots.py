@@ -43,24 +43,37 @@ REFUSE_FROZEN_ROWS = """
 CREATE FUNCTION refuse_change_of_frozen_rows() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
-    found_state text;
+    found record;
 BEGIN
-    IF TG_OP <> 'INSERT' THEN
-        SELECT state INTO found_state FROM snapshots WHERE id = OLD.snapshot_id FOR SHARE;
-        IF found_state = 'frozen' THEN
-            RAISE EXCEPTION 'snapshot % is frozen: % may not change', OLD.snapshot_id, TG_TABLE_NAME
+    FOR found IN SELECT name, state FROM snapshots WHERE id IN (OLD.snapshot_id, NEW.snapshot_id) FOR SHARE LOOP
+        IF found.state = 'frozen' THEN
+            RAISE EXCEPTION 'snapshot % is frozen: % may not change', found.name, TG_TABLE_NAME
                 USING ERRCODE = 'restrict_violation', CONSTRAINT = 'snapshot_is_frozen';
         END IF;
-    END IF;
+    END LOOP;
     IF TG_OP = 'DELETE' THEN
         RETURN OLD;
     END IF;
-    SELECT state INTO found_state FROM snapshots WHERE id = NEW.snapshot_id FOR SHARE;
-    IF found_state = 'frozen' THEN
-        RAISE EXCEPTION 'snapshot % is frozen: % may not change', NEW.snapshot_id, TG_TABLE_NAME
-            USING ERRCODE = 'restrict_violation', CONSTRAINT = 'snapshot_is_frozen';
-    END IF;
     RETURN NEW;
+END
+$$
+"""
+
+# New rows come by the ten thousand, so they are looked at once a statement: an import is a quarter faster than with a
+# look at each.
+REFUSE_NEW_FROZEN_ROWS = """
+CREATE FUNCTION refuse_new_frozen_rows() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    found record;
+BEGIN
+    FOR found IN SELECT name, state FROM snapshots WHERE id IN (SELECT snapshot_id FROM added) FOR SHARE LOOP
+        IF found.state = 'frozen' THEN
+            RAISE EXCEPTION 'snapshot % is frozen: % may not grow', found.name, TG_TABLE_NAME
+                USING ERRCODE = 'restrict_violation', CONSTRAINT = 'snapshot_is_frozen';
+        END IF;
+    END LOOP;
+    RETURN NULL;
 END
 $$
 """
@@ -113,13 +126,14 @@ def downgrade() -> None:
         "refuse_truncate_of_frozen",
         "refuse_change_of_frozen_snapshot",
         "refuse_change_of_frozen_rows",
+        "refuse_new_frozen_rows",
         "is_strictly_increasing",
     ):
         op.execute(f"DROP FUNCTION {function}")
 
 
 def _create_triggers() -> None:
-    for function in (REFUSE_FROZEN_ROWS, REFUSE_FROZEN_SNAPSHOT, REFUSE_TRUNCATE):
+    for function in (REFUSE_FROZEN_ROWS, REFUSE_NEW_FROZEN_ROWS, REFUSE_FROZEN_SNAPSHOT, REFUSE_TRUNCATE):
         op.execute(function)
     op.execute(
         "CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE ON snapshots"
@@ -127,8 +141,12 @@ def _create_triggers() -> None:
     )
     for table in MEASUREMENT_TABLES:
         op.execute(
-            f"CREATE TRIGGER refuse_change BEFORE INSERT OR UPDATE OR DELETE ON {table}"
+            f"CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE ON {table}"
             " FOR EACH ROW EXECUTE FUNCTION refuse_change_of_frozen_rows()"
+        )
+        op.execute(
+            f"CREATE TRIGGER refuse_insert AFTER INSERT ON {table} REFERENCING NEW TABLE AS added"
+            " FOR EACH STATEMENT EXECUTE FUNCTION refuse_new_frozen_rows()"
         )
     for table in ("snapshots", *MEASUREMENT_TABLES):
         op.execute(
