@@ -1,4 +1,4 @@
-"""Times scoring against a textbook loop on synthetic measurements of the paper's shape.
+"""Times scoring against a textbook loop on a synthetic snapshot of the paper's shape.
 
 Run ``python benchmarks/scoring.py`` (``--scale 0.1`` for a quick one, ``--format json`` for one JSON document). The
 textbook side walks over the trajectories in plain Python, as section 4 reads; both sides must find the same integers,
@@ -26,13 +26,8 @@ from app.evaluator.operating_points import OperatingPoints, measure_operating_po
 from app.evaluator.reference import build_references
 from app.evaluator.scoring import score_actions
 from app.evaluator.strategies import Strategy
-
-MODELS = 6
-QUESTIONS = {"small": 30, "medium": 198, "large": 235, "largest": 500}
-TRAJECTORIES = 16
-PROBES = 16
-TOKENS_PER_STEP = 256
-MEAN_STEPS = 24.3
+from app.files.snapshot import load_measurements
+from app.files.synthetic import draw_snapshot
 
 
 @dataclass(frozen=True)
@@ -50,49 +45,6 @@ class Timing:
     def ratio(self) -> float:
         """How many times faster the operating points are found."""
         return self.textbook_seconds / self.points_seconds
-
-
-def draw_cell(model: str, benchmark: str, *, n_questions: int, rng: np.random.Generator) -> Cell:
-    """Draw a cell: every trajectory finds the answer at some position, or never, and may lose it again."""
-    n_trajectories = n_questions * TRAJECTORIES
-    ease = np.repeat(rng.beta(1.2, 0.8, size=n_questions), TRAJECTORIES)
-    n_steps = 1 + rng.poisson((MEAN_STEPS - 1) * (1.6 - 1.2 * ease))
-    offsets = np.concatenate([[0], np.cumsum(n_steps + 1)])
-    trajectory = np.repeat(np.arange(n_trajectories), n_steps + 1)
-    position = np.arange(offsets[-1]) - offsets[:-1][trajectory]
-    lengths = np.where(position == 0, 0, 1 + rng.poisson(TOKENS_PER_STEP - 1, size=offsets[-1]))
-    running = np.cumsum(lengths)
-    found = rng.geometric(0.03 + 0.5 * ease) - 1
-    lost = np.where(
-        rng.uniform(size=n_trajectories) < 0.1, n_steps - rng.poisson(2.0, size=n_trajectories), n_steps + 1
-    )
-    knows = (position >= found[trajectory]) & (position < lost[trajectory])
-    chance = np.where(knows, 0.55 + 0.44 * ease[trajectory], 0.05 + 0.5 * ease[trajectory] ** 2)
-    return Cell(
-        model=model,
-        benchmark=benchmark,
-        question_ids=tuple(f"q{i:04d}" for i in range(n_questions)),
-        question_splits=("test",) * n_questions,
-        trajectories_per_question=TRAJECTORIES,
-        probes_per_position=PROBES,
-        offsets=offsets.astype(np.int64),
-        retained_tokens=(running - running[offsets[:-1]][trajectory]).astype(np.int32),
-        correct_probes=rng.binomial(PROBES, chance).astype(np.int32),
-        original_correct=np.full(n_trajectories, -1, dtype=np.int8),
-        direct_correct=np.full(n_trajectories, -1, dtype=np.int8),
-    )
-
-
-def draw_measurements(*, scale: float, seed: int) -> Measurements:
-    """Draw measurements of the paper's shape: 24 cells, 963 questions, 92,448 trajectories at scale 1."""
-    rng = np.random.default_rng(seed)
-    models = tuple(f"model-{i + 1}" for i in range(MODELS))
-    cells = tuple(
-        draw_cell(model, benchmark, n_questions=max(2, round(n * scale)), rng=rng)
-        for model in models
-        for benchmark, n in QUESTIONS.items()
-    )
-    return Measurements("drawn", "0" * 64, "synthetic", "all", PROBES, TRAJECTORIES, models, tuple(QUESTIONS), cells)
 
 
 def find_stop(tokens: list[int], action: int, strategy: Strategy) -> int:
@@ -177,10 +129,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the paper's questions")
     parser.add_argument("--settings", type=int, default=20, help="settings per file")
-    parser.add_argument("--seed", type=int, default=20260721)
+    parser.add_argument("--seed", type=int, default=random.DEFAULT_SEED, help="of the actions")
     parser.add_argument("--format", choices=("text", "json"), default="text")
     options = parser.parse_args()
-    measurements = draw_measurements(scale=options.scale, seed=options.seed)
+    measurements = load_measurements(draw_snapshot(scale=options.scale))
     timings = [time_strategy(measurements, s, n_settings=options.settings, seed=options.seed) for s in Strategy]
     if options.format == "json":
         print(json.dumps([{**asdict(t), "ratio": t.ratio} for t in timings]))  # noqa: T201

@@ -170,6 +170,11 @@ def _per_question(part: PublicCell, values: NDArray[np.int64]) -> FloatArray:
     return values.reshape(part.train.n_questions, -1).astype(np.float64)
 
 
+def _average_alike(part: PublicCell, values: NDArray[np.int64]) -> FloatArray:
+    """The mean of a value per training trajectory over the training questions alike, for every question."""
+    return _summarise_alike(part, _per_question(part, values), lambda alike: np.full(N_SETTINGS, alike.mean()))[0]
+
+
 def _label_levels(scale: float = 1.0) -> tuple[str, ...]:
     return tuple(f"{level * scale:.4g}" for level in _LEVELS)
 
@@ -182,13 +187,14 @@ def _route_by_difficulty(parts: Sequence[PublicCell]) -> Decisions:
 
 
 def _route_by_training_gain(parts: Sequence[PublicCell]) -> Decisions:
-    gains = []
+    actions = []
     for part in parts:
-        gain = _per_question(part, part.train.endpoint_correct - part.train.zero_correct)
-        gains.append(_summarise_alike(part, gain, lambda alike: np.full(N_SETTINGS, alike.mean()))[0])
-    thresholds = np.quantile(np.concatenate(gains), 1.0 - _LEVELS)
-    actions = tuple((gain >= thresholds[:, None]).astype(np.int64) for gain in gains)
-    return Decisions(_label_levels(), actions)
+        gain = _average_alike(part, part.train.endpoint_correct - part.train.zero_correct)
+        worth = gain / np.maximum(_average_alike(part, part.train.thinking_tokens), 1.0)
+        rank = np.empty(len(worth), dtype=np.int64)
+        rank[np.argsort(-worth, kind="stable")] = np.arange(len(worth))
+        actions.append((rank < np.rint(_LEVELS * len(worth))[:, None]).astype(np.int64))
+    return Decisions(_label_levels(), tuple(actions))
 
 
 def _list_length_caps(part: PublicCell) -> IntArray:
@@ -255,8 +261,8 @@ EXAMPLES = (
     Example(
         name="example-route-by-training-gain",
         strategy=Strategy.DYNAMIC_ROUTING,
-        description="Thinks where thinking helped most on training questions of the same model, benchmark and "
-        "difficulty; the setting is the share of questions that think.",
+        description="Thinks on the setting's share of the questions of a model and benchmark: those whose difficulty "
+        "gained most per token from thinking on training questions; of equal ones the first.",
         reads_labels=True,
         needs=None,
         decide=_route_by_training_gain,

@@ -23,7 +23,7 @@ from app.files.snapshot import (
 
 # Question, split, difficulty, two trajectories of (tokens, correct probes of 4, end margin).
 Row = tuple[str, str, int | None, list[list[tuple[int, int, float]]]]
-TRAIN_EASY: Row = ("a", "train", 1, [[(0, 4, 3.0), (100, 4, 1.0)], [(0, 2, 2.0), (300, 4, -1.0)]])
+TRAIN_EASY: Row = ("a", "train", 1, [[(0, 4, 3.0), (100, 4, 1.0)], [(0, 3, 2.0), (300, 4, -1.0)]])
 TRAIN_HARD: Row = ("b", "train", 5, [[(0, 0, 9.0), (200, 1, 8.0), (600, 4, 0.0)], [(0, 0, 9.0), (1000, 4, 0.5)]])
 TEST_EASY: Row = ("c", "test", 1, [[(0, 0, 5.0), (40, 1, -2.0), (80, 2, -3.0)], [(0, 0, -2.0), (400, 4, -2.0)]])
 TEST_HARD: Row = ("d", "test", 5, [[(0, 1, 8.5), (700, 2, 8.5)], [(0, 0, 8.5), (750, 2, 7.0), (1600, 0, 0.0)]])
@@ -83,13 +83,17 @@ def test_route_by_difficulty() -> None:
 
 
 def test_route_by_training_gain() -> None:
-    # Gains of a: 0 and 2, of b: 4 and 4. Difficulty 1: 1, 5: 4; 3 is unseen and takes the mean of all, 2.5.
-    # Over all five questions the gains are 1, 4, 1, 4, 2.5; their quantile at 0.5 is 2.5, at 0.4 it is 1.9, at 0.75 4.
+    # Gains of a: 0 and 1, of b: 4 and 4; mean lengths 200 and 800. Per token difficulty 1 gains 0.5 / 200 = 0.0025 and
+    # difficulty 5 gains 4 / 800 = 0.005; 3 is unseen and takes all, 2.25 / 500 = 0.0045. So of the five questions b and d
+    # come first, then e, then a and c, and a share of 0.4 is two of them.
     name = "example-route-by-training-gain"
-    assert find_actions(name, "0.5") == [0, 1, 1]
-    assert find_actions(name, "0.6") == [0, 1, 1]
-    assert find_actions(name, "0.25") == [0, 1, 0]
-    assert find_actions(name, "1") == [1, 1, 1]
+    assert find_actions(name, "0.2", split="all") == [0, 1, 0, 0, 0]
+    assert find_actions(name, "0.4", split="all") == [0, 1, 0, 1, 0]
+    assert find_actions(name, "0.6", split="all") == [0, 1, 0, 1, 1]
+    assert find_actions(name, "0.8", split="all") == [1, 1, 0, 1, 1]
+    assert find_actions(name, "1", split="all") == [1, 1, 1, 1, 1]
+    # On one split the same questions think.
+    assert find_actions(name, "0.4") == [0, 1, 0]
 
 
 def test_cap_by_training_length() -> None:
