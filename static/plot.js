@@ -35,7 +35,7 @@
 
   // An exported picture stands alone: title, subtitle and key inside, on white, at a fixed size.
   function download(figure, name) {
-    const margin = { ...figure.layout.margin, t: 118 };
+    const margin = { ...figure.layout.margin, t: figure.layout.meta.export_top };
     const layout = { ...figure.layout, ...EXPORT_SIZE, autosize: false, margin };
     return window.Plotly.downloadImage({ data: figure.data, layout }, { format: "svg", filename: name, ...EXPORT_SIZE });
   }

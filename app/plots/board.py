@@ -34,7 +34,7 @@ def build_board_figure(
     vivid = [method for method in methods if not method.is_pale]
     traces = [
         *(draw_method(method, span=span, is_log=is_log) for method in methods if method.is_pale),
-        draw_uninformed(lines, tone=REFERENCE),
+        draw_uninformed(lines, tone=REFERENCE, is_log=is_log),
         draw_oracle(lines, span=span, is_log=is_log, is_tinted=True),
         draw_full_thinking(lines.full_accuracy),
         *(draw_method(method, span=span, is_log=is_log) for method in reversed(vivid)),

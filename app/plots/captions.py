@@ -20,6 +20,13 @@ STRATEGY_NOUNS = {
     Strategy.DYNAMIC_EARLY_EXIT: "early exit",
 }
 
+# Before a noun: "constant early-exit policies".
+STRATEGY_ADJECTIVES = {
+    Strategy.DYNAMIC_ROUTING: "routing",
+    Strategy.FIXED_BUDGET: "fixed-budget",
+    Strategy.DYNAMIC_EARLY_EXIT: "early-exit",
+}
+
 
 @dataclass(frozen=True)
 class Caption:
@@ -65,7 +72,7 @@ def describe_realised(name: str, strategy: Strategy, realised_potential: float) 
     'Coin does worse than the best mix of constant routing policies'
     """
     if realised_potential < 0:
-        return f"{name} does worse than the best mix of constant {STRATEGY_NOUNS[strategy]} policies"
+        return f"{name} does worse than the best mix of constant {STRATEGY_ADJECTIVES[strategy]} policies"
     # Whole percents near the ends would claim the whole, or nothing.
     digits = 0 if 0.1 <= realised_potential < 0.99 else 1
     return f"{name} realises {format_percent(realised_potential, digits)} of what {STRATEGY_NOUNS[strategy]} could"

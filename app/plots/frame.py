@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,14 +16,13 @@ from app.plots.steps import LOG_START
 
 FONT_FAMILY = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "DejaVu Sans", sans-serif'
 HEIGHT = 460
-TOP, BOTTOM, LEFT, RIGHT = 30, 52, 46, 158
+TOP, BOTTOM, LEFT, RIGHT = 30, 52, 46, 186
 PLOT_HEIGHT = HEIGHT - TOP - BOTTOM
 END_LABEL_GAP = 17  # pixels between the labels at line ends
 
-# Names by which the page's script finds the parts that it shows elsewhere: labels at line ends have no room on a
-# phone, and a page has the title and the key as text around the figure.
+EXPORT_LINE_CHARACTERS = 125  # a figure's text knows no other way to wrap
+# The name by which the page's script finds the labels at line ends, for which a phone has no room.
 END_LABEL = "end-label"
-EXPORT_ONLY = "export-only"
 
 
 def build_layout(
@@ -31,6 +31,7 @@ def build_layout(
     """Return the layout of a figure whose y axis spans `low` to `high` percent.
 
     `key` explains the markers; like the title it is part of the exported picture, and text beside the figure on a page.
+    `meta` tells the page's script the dark page's colours, and the margin that an exported picture's title takes.
     """
     axis = {
         "title": {
@@ -50,10 +51,19 @@ def build_layout(
         axis |= {"type": "log", "range": [math.log10(100 * LOG_START), 2], "tickvals": [0.1, 0.3, 1, 3, 10, 30, 100]}
     else:
         axis |= {"range": [0, 100], "tickvals": [0, 20, 40, 60, 80, 100]}
+    subtitle = textwrap.wrap(f"{caption.subtitle} {key}", EXPORT_LINE_CHARACTERS)
     return go.Layout(
         template=None,
         autosize=True,
-        title={"text": caption.title, "subtitle": {"text": _wrap(f"{caption.subtitle} {key}".strip())}, "x": 0.0},
+        title={
+            "text": escape_markup(caption.title),
+            "subtitle": {"text": "<br>".join(map(escape_markup, subtitle)), "font": {"color": MUTED.light}},
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "top",
+            "pad": {"t": 18, "l": 10},
+        },
         font={"family": FONT_FAMILY, "size": 13, "color": INK.light},
         margin={"t": TOP, "b": BOTTOM, "l": LEFT, "r": RIGHT},
         paper_bgcolor=PAPER.light,
@@ -64,19 +74,8 @@ def build_layout(
         xaxis=axis,
         yaxis={"range": [low, high], "gridcolor": GRID.light, "zeroline": False, "ticks": "", "fixedrange": True},
         annotations=[_name_y_axis(), *annotations],
-        meta={"dark": list_dark_replacements()},
+        meta={"dark": list_dark_replacements(), "export_top": TOP + 52 + 18 * len(subtitle)},
     )
-
-
-def _wrap(text: str) -> str:
-    """Break the text into lines that fit an exported picture; a figure's text knows no other way to wrap."""
-    lines, line = [], ""
-    for word in text.split(" "):
-        if line and len(line) + len(word) > 120:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}".strip()
-    return "<br>".join([*lines, line])
 
 
 def _name_y_axis() -> dict[str, Any]:
@@ -99,7 +98,7 @@ def build_end_label(text: str, height: float, tone: Tone) -> dict[str, Any]:
     """Return the label at the right end of a line, `height` in percent of accuracy."""
     return {
         "name": END_LABEL,
-        "text": _escape(text),
+        "text": escape_markup(text),
         "xref": "paper",
         "x": 1,
         "y": round(height, 3),
@@ -111,7 +110,7 @@ def build_end_label(text: str, height: float, tone: Tone) -> dict[str, Any]:
     }
 
 
-def _escape(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Plotly reads a little markup in text; a method may be named `a<b`."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

@@ -21,7 +21,8 @@ from app.plots.traces import (
 )
 
 FRONTIERS_KEY = (
-    "◆ β_match: the oracle reaches full-thinking accuracy. ● β_sat: it reaches its highest. Dotted: uninformed."
+    "◆ where the oracle reaches full-thinking accuracy (β_match), ● where it reaches its highest (β_sat), "
+    "dotted: the uninformed reference."
 )
 
 
@@ -33,7 +34,7 @@ def build_frontiers_figure(all_lines: Sequence[FrontierLines], *, caption: Capti
     for lines in all_lines:
         oracle = draw_oracle(lines, span=(high - low) / 100, is_log=is_log, is_tinted=False)
         oracle.name = STRATEGY_TITLES[lines.strategy]
-        reference = draw_uninformed(lines, tone=STRATEGY_TONES[lines.strategy])
+        reference = draw_uninformed(lines, tone=STRATEGY_TONES[lines.strategy], is_log=is_log)
         reference.name = f"{STRATEGY_TITLES[lines.strategy]}, uninformed"
         traces += [reference, oracle]
     for lines in all_lines:

@@ -8,18 +8,21 @@ import numpy as np
 
 from app.plots.steps import FloatArray
 
-MAX_LABEL_CHARACTERS = 18
+MAX_LABEL_CHARACTERS = 22
 
 
 def shorten(text: str) -> str:
-    """Return the text, cut to `MAX_LABEL_CHARACTERS` with an ellipsis where it is longer.
+    """Return the text with its middle left out where it is too long for a label: names differ at their ends.
 
     Examples
     --------
-    >>> shorten("Predictive Scheduling v2 large")
-    'Predictive Schedul…'
+    >>> shorten("example-stop-at-end-margin"), shorten("ThinkBrake")
+    ('example-sto…end-margin', 'ThinkBrake')
     """
-    return text if len(text) <= MAX_LABEL_CHARACTERS + 1 else text[:MAX_LABEL_CHARACTERS].rstrip() + "…"
+    if len(text) <= MAX_LABEL_CHARACTERS:
+        return text
+    head = MAX_LABEL_CHARACTERS // 2
+    return f"{text[:head].rstrip()}…{text[head + 1 - MAX_LABEL_CHARACTERS :].lstrip()}"
 
 
 def spread(heights: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:

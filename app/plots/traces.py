@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from app.evaluator.strategies import Strategy
 from app.plots.captions import format_percent
-from app.plots.frame import END_LABEL_GAP, PLOT_HEIGHT, build_end_label
+from app.plots.frame import END_LABEL_GAP, PLOT_HEIGHT, build_end_label, escape_markup
 from app.plots.labels import find_clear_place, spread
 from app.plots.palette import (
     CONTROL_STYLE,
@@ -22,7 +22,7 @@ from app.plots.palette import (
     LineStyle,
     Tone,
 )
-from app.plots.steps import FloatArray, Steps, reduce_steps, sample_steps
+from app.plots.steps import LOG_START, FloatArray, Steps, reduce_steps, sample_steps
 
 _PLACES = np.linspace(0.0, 1.0, 101)
 
@@ -99,9 +99,12 @@ def draw_oracle(lines: FrontierLines, *, span: float, is_log: bool, is_tinted: b
     )
 
 
-def draw_uninformed(lines: FrontierLines, *, tone: Tone) -> go.Scatter:
-    """Draw the uninformed reference as a dotted line through its vertices."""
+def draw_uninformed(lines: FrontierLines, *, tone: Tone, is_log: bool) -> go.Scatter:
+    """Draw the uninformed reference as a dotted line through its vertices, which a logarithmic axis bends."""
     beta, accuracy = _drop_straight(lines.uninformed_beta, lines.uninformed_accuracy)
+    if is_log:
+        places = np.geomspace(LOG_START, 1.0, 301)
+        beta, accuracy = places, np.interp(places, beta, accuracy)
     return go.Scatter(
         x=_percent(beta),
         y=_percent(accuracy),
@@ -127,10 +130,11 @@ def draw_full_thinking(full_accuracy: float) -> go.Scatter:
 
 def draw_method(method: MethodLine, *, span: float, is_log: bool) -> go.Scatter:
     """Draw a method's step curve in its style."""
-    width = 1.2 if method.is_pale else 2
+    # Pale lines are the background, and may be many: they get a half of the columns.
+    columns, width = (500, 1.2) if method.is_pale else (1000, 2)
     return go.Scatter(
-        **_draw_steps(method.steps, span=span, is_log=is_log),
-        name=method.name.replace("<", "&lt;"),
+        **_draw_steps(method.steps, span=span, is_log=is_log, columns=columns),
+        name=escape_markup(method.name),
         line={"color": method.style.tone.light, "width": width, "dash": method.style.dash, "shape": "hv"},
     )
 
@@ -140,9 +144,10 @@ def draw_points(method: MethodLine) -> go.Scatter:
     return go.Scatter(
         x=[round(100 * point.beta, 3) for point in method.points],
         y=[round(100 * point.accuracy, 3) for point in method.points],
-        text=[point.setting.replace("<", "&lt;") for point in method.points],
-        name=method.name.replace("<", "&lt;"),
+        text=[escape_markup(point.setting) for point in method.points],
+        name=escape_markup(method.name),
         mode="markers",
+        cliponaxis=False,
         marker={"symbol": method.style.symbol, "size": 7, "color": method.style.tone.light},
         hovertemplate=_HOVER.replace(":", ", setting %{text}:", 1),
     )
@@ -160,6 +165,7 @@ def draw_markers(lines: FrontierLines) -> list[go.Scatter]:
             y=[round(100 * accuracy, 3)],
             name=name,
             mode="markers",
+            cliponaxis=False,
             marker={
                 "symbol": symbol,
                 "size": 11,
@@ -183,7 +189,7 @@ def label_full_thinking(full_accuracy: float, curves: Sequence[Steps], *, is_log
     """Return the full-thinking line's label, on the line, where it is farthest from the curves."""
     places = 10.0 ** (-3 * (1 - _PLACES)) if is_log else _PLACES
     heights = [100 * sample_steps(curve, places) for curve in curves]
-    start = find_clear_place(heights, 100 * full_accuracy + gap / 2, span=24)
+    start = find_clear_place(heights, 100 * full_accuracy + gap / 2, span=30)
     x = 100 * float(places[start])
     return {
         "text": f"Full thinking {format_percent(full_accuracy)}",
@@ -200,8 +206,9 @@ def label_full_thinking(full_accuracy: float, curves: Sequence[Steps], *, is_log
 _HOVER = "%{fullData.name}: %{y:.1f}\u00a0% at %{x:.1f}\u00a0% of the tokens<extra></extra>"
 
 
-def _draw_steps(steps: Steps, *, span: float, is_log: bool) -> dict[str, Any]:
-    reduced = reduce_steps(steps, height_accuracy=span, height=PLOT_HEIGHT, is_log=is_log)
+def _draw_steps(steps: Steps, *, span: float, is_log: bool, columns: int = 1000) -> dict[str, Any]:
+    height = PLOT_HEIGHT * columns // 1000
+    reduced = reduce_steps(steps, height_accuracy=span, width=columns, height=height, is_log=is_log)
     beta = reduced.beta
     if is_log and beta[0] == 0:
         # A logarithmic axis has no zero: the first step begins off its left end instead.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 from sqlalchemy import column, func, select, true
@@ -12,9 +14,14 @@ from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.evaluator.curves import StepSeries
+from app.evaluator.curves import StepSeries, mean_accuracy_at
 from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.strategies import Strategy
 from app.plots.traces import OperatingPoint
+from app.services.frontiers import get_references
+
+# On a plot a thousand pixels wide and three decades long, a step then moves by less than two pixels.
+LOG_BUDGETS_PER_DECADE = 200
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,26 @@ def find_board_curve(session: Session, submission_id: str, *, board: BoardKey) -
     )
     found = session.execute(query).one_or_none()
     return None if found is None else StepSeries(np.array(found[0]), np.array(found[1]))
+
+
+def sample_oracle(
+    session: Session, snapshot: models.Snapshot, *, split: str, strategy: Strategy, board: BoardKey, data_dir: Path
+) -> StepSeries:
+    """Return a board's exact frontier at budgets that lie evenly on a logarithmic axis, and at no thinking.
+
+    The stored frontier has even budgets, whose steps a logarithmic axis would widen at its beginning until the
+    oracle seemed to lie below its own submission. Raises as `get_references`.
+    """
+    references = get_references(session, snapshot, split=split, strategy=strategy, data_dir=data_dir)
+    curves = [
+        reference.frontier.curve
+        for reference in references
+        if board.model in (None, reference.frontier.model) and board.benchmark in (None, reference.frontier.benchmark)
+    ]
+    exponents = range(-3 * LOG_BUDGETS_PER_DECADE, 1)
+    budgets = [Fraction(0), *(Fraction(10 ** (i / LOG_BUDGETS_PER_DECADE)).limit_denominator(10**6) for i in exponents)]
+    accuracies = [float(mean_accuracy_at(curves, budget)) for budget in budgets]
+    return StepSeries(np.array([float(budget) for budget in budgets]), np.array(accuracies))
 
 
 def list_operating_points(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
@@ -12,7 +13,7 @@ from app.db import models
 from app.evaluator.curves import StepSeries
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
-from app.plots.captions import Caption, describe_data, describe_oracle, describe_realised
+from app.plots.captions import STRATEGY_ADJECTIVES, Caption, describe_data, describe_oracle, describe_realised
 from app.plots.palette import CONTROL_STYLE, METHOD_STYLES, LineStyle, pick_method_style
 from app.plots.traces import FrontierLines, MethodLine, OperatingPoint
 from app.services.board_lines import BoardKey, list_operating_points
@@ -20,7 +21,7 @@ from app.services.frontiers import list_board_frontiers
 from app.services.leaderboard import BoardRow, Leaderboard, get_leaderboard, list_board_curves
 from app.services.measurements import labels_hidden
 from app.services.snapshots import get_snapshot, list_snapshots, list_splits
-from app.web.figures import FigureView, read_frontier, show_board_figure
+from app.web.figures import FigureView, load_lines, show_board_figure
 from app.web.formatting import RANK_REASONS, hundredths, percent, points, split_title
 
 EXPLANATIONS = {
@@ -109,7 +110,7 @@ class BoardPage:
     submit_command: str
 
 
-def load_board_page(session: Session, query: BoardQuery, *, server: str) -> BoardPage | None:
+def load_board_page(session: Session, query: BoardQuery, *, server: str, data_dir: Path) -> BoardPage | None:
     """Return the board that `query` asks for, or None where no snapshot is frozen yet.
 
     `server` is the address under which the reader knows this one.
@@ -136,6 +137,11 @@ def load_board_page(session: Session, query: BoardQuery, *, server: str) -> Boar
     curves = list_board_curves(session, board)
     key = BoardKey(query.model, query.benchmark)
     points_of = list_operating_points(session, [row.submission_id for row in board.rows], board=key)
+    figure = None
+    if frontier is not None:
+        is_log = query.axis == "log"
+        lines = load_lines(session, snapshot, frontier, data_dir=data_dir, is_log=is_log)
+        figure = draw_board(board, frontier, lines=lines, curves=curves, points_of=points_of, is_log=is_log)
     rest = {name: value for name, value in vars(query).items() if name != "axis" and value}
     return BoardPage(
         query=query,
@@ -147,7 +153,7 @@ def load_board_page(session: Session, query: BoardQuery, *, server: str) -> Boar
         models=name_choices("All models", snapshot.manifest["models"]),
         benchmarks=name_choices("All benchmarks", snapshot.manifest["benchmarks"]),
         is_preparing=not frontiers,
-        figure=None if frontier is None else draw_board(query, board, frontier, curves=curves, points_of=points_of),
+        figure=figure,
         rows=show_rows(board.rows),
         bar_scale=describe_scale(board.rows),
         axis_address=query.address(axis="linear" if query.axis == "log" else "log"),
@@ -185,15 +191,15 @@ def write_submit_command(query: BoardQuery, *, server: str) -> str:
 
 
 def draw_board(
-    query: BoardQuery,
     board: Leaderboard,
     frontier: models.BoardFrontier,
     *,
+    lines: FrontierLines,
     curves: Mapping[str, StepSeries],
     points_of: Mapping[str, tuple[OperatingPoint, ...]],
+    is_log: bool,
 ) -> FigureView:
     """Return the board's figure: every method's curve, titled by what the best one realises."""
-    lines = read_frontier(frontier)
     methods = [
         MethodLine(row.method, curves[row.submission_id], style, points_of.get(row.submission_id, ()))
         for row, style in zip(board.rows, pick_styles(board.rows), strict=True)
@@ -212,7 +218,7 @@ def draw_board(
     name = "-".join(
         part for part in (board.snapshot, board.split, board.strategy, board.model, board.benchmark) if part
     )
-    return show_board_figure(lines, methods, caption=caption, download_name=name, is_log=query.axis == "log")
+    return show_board_figure(lines, methods, caption=caption, download_name=name, is_log=is_log)
 
 
 def describe_best(rows: Sequence[BoardRow], lines: FrontierLines) -> str:
@@ -220,6 +226,8 @@ def describe_best(rows: Sequence[BoardRow], lines: FrontierLines) -> str:
     best = next((row for row in rows if not row.is_control and row.realised_potential is not None), None)
     if best is None or best.realised_potential is None:
         return describe_oracle(lines.strategy, lines.beta_match)
+    if best.realised_potential < 0:
+        return f"No method beats the best mix of constant {STRATEGY_ADJECTIVES[lines.strategy]} policies yet"
     return describe_realised(best.method, best.strategy, best.realised_potential)
 
 

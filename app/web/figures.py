@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+from sqlalchemy.orm import Session
 
-from app.db.models import BoardFrontier
+from app.db.models import BoardFrontier, Snapshot
 from app.evaluator.strategies import Strategy
 from app.plots.board import build_board_figure, describe_markers
 from app.plots.captions import STRATEGY_NOUNS, STRATEGY_TITLES, Caption, format_percent
@@ -15,6 +17,7 @@ from app.plots.frame import dump_figure
 from app.plots.frontiers import FRONTIERS_KEY, build_frontiers_figure, describe_frontier
 from app.plots.steps import ReducedSteps, Steps, sample_steps
 from app.plots.traces import FrontierLines, MethodLine
+from app.services.board_lines import BoardKey, sample_oracle
 
 TABLE_BUDGETS = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 
@@ -41,6 +44,24 @@ class FigureView:
     sentence: str
     table: FigureTable
     json: str
+
+
+def load_lines(
+    session: Session, snapshot: Snapshot, row: BoardFrontier, *, data_dir: Path, is_log: bool
+) -> FrontierLines:
+    """Return a stored board frontier as what a figure draws; a logarithmic axis needs it in finer steps at first."""
+    lines = read_frontier(row)
+    if not is_log:
+        return lines
+    oracle = sample_oracle(
+        session,
+        snapshot,
+        split=row.split,
+        strategy=lines.strategy,
+        board=BoardKey(row.model, row.benchmark),
+        data_dir=data_dir,
+    )
+    return replace(lines, oracle=oracle)
 
 
 def read_frontier(row: BoardFrontier) -> FrontierLines:

@@ -18,7 +18,7 @@ SECONDS_PER_UNIT = (
     ("hour", 3600),
     ("minute", 60),
 )
-BYTES_PER_UNIT = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+BYTES_PER_UNIT = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 RANK_REASONS = {
     "control": "A control has no rank: it shows what a method has to beat.",
@@ -114,12 +114,12 @@ def exact(moment: datetime) -> str:
 
 
 def size(n_bytes: int) -> str:
-    """Return a file size in decimal units.
+    """Return a file size in binary units, as limits are set.
 
     Examples
     --------
-    >>> size(1_620_000_000), size(512)
-    ('1.6\\xa0GB', '512\\xa0bytes')
+    >>> size(512 * 2**20), size(512)
+    ('512.0\\xa0MiB', '512\\xa0bytes')
     """
     for unit, length in BYTES_PER_UNIT:
         if n_bytes >= length:

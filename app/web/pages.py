@@ -59,7 +59,7 @@ def show_board(
     query: Annotated[BoardQuery, Depends(read_board_query)],
 ) -> Response:
     """Show the board."""
-    page = load_board_page(session, query, server=str(request.base_url).rstrip("/"))
+    page = load_board_page(session, query, server=str(request.base_url).rstrip("/"), data_dir=config.data_dir)
     demo = find_demo_progress(config.data_dir)
     running = demo if demo is not None and demo.state == "running" else None
     return render_page(request, "board.html" if page else "no_board.html", reader=reader, page=page, demo=running)
@@ -98,10 +98,11 @@ def show_submission(
     request: Request,
     reader: ReaderDep,
     session: SessionDep,
+    config: ConfigDep,
     choice: Annotated[BoardChoice, Depends(read_board_choice)],
 ) -> Response:
     """Show one submission: its state, then its score."""
-    page = load_submission_page(session, submission_id, reader=reader, choice=choice)
+    page = load_submission_page(session, submission_id, reader=reader, choice=choice, data_dir=config.data_dir)
     return render_page(request, "submission.html", reader=reader, page=page)
 
 
@@ -193,6 +194,12 @@ def show_about(request: Request, reader: ReaderDep) -> Response:
 def show_plotly(request: Request) -> Response:
     """Send Plotly's script."""
     return plotly_script(request)
+
+
+@router.get("/favicon.ico")
+def show_icon() -> Response:
+    """Send the icon to browsers that ask for it by its old name."""
+    return static_file("favicon.svg", version="")
 
 
 @router.get("/static/{name}")

@@ -15,13 +15,14 @@ from app.db.models import BoardFrontier
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
 from app.plots.captions import STRATEGY_NOUNS, Caption, describe_data, format_percent
+from app.plots.traces import FrontierLines
 from app.services.frontiers import get_overthinking, list_board_frontiers
 from app.services.measurements import labels_hidden
 from app.services.question_counts import count_questions
 from app.services.snapshot_summaries import SnapshotSummary, get_summary
 from app.services.snapshots import get_snapshot
 from app.web.board_page import choose_split, describe_place, name_choices
-from app.web.figures import FigureView, read_frontier, show_frontiers_figure
+from app.web.figures import FigureView, load_lines, show_frontiers_figure
 from app.web.formatting import split_title
 
 Figures = Mapping[str, float | None]
@@ -91,8 +92,9 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
     split = query.split or ALL_SPLITS
     stored = list_board_frontiers(session, snapshot, split=split)
     overthinking = get_overthinking(session, snapshot, split=split, data_dir=data_dir) if stored else None
-    chosen = tuple(row for row in stored if (row.model, row.benchmark) == (query.model, query.benchmark))
-    figure = draw_frontiers(summary, query, chosen) if len(chosen) == len(Strategy) else None
+    chosen = choose_frontiers(stored, query)
+    is_log = query.axis == "log"
+    lines = [load_lines(session, snapshot, row, data_dir=data_dir, is_log=is_log) for row in chosen]
     path = f"/snapshots/{name}"
     return SnapshotPage(
         snapshot=summary,
@@ -105,7 +107,7 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
         status=describe_status(snapshot, split=split, is_stored=bool(stored)),
         headline=None if overthinking is None else describe_overthinking(overthinking["macro"]),
         grid=None if overthinking is None else arrange_figures(overthinking),
-        figure=figure,
+        figure=draw_frontiers(summary, query, lines, place=describe_place(chosen[0])) if chosen else None,
         frontiers=chosen,
         axis_address=query.address(path, axis="linear" if query.axis == "log" else "log"),
     )
@@ -153,12 +155,16 @@ def arrange_counts(summary: SnapshotSummary, counts: Mapping[tuple[str, str], in
     return tuple(found)
 
 
+def choose_frontiers(stored: Sequence[BoardFrontier], query: SnapshotQuery) -> tuple[BoardFrontier, ...]:
+    """Return the frontiers of one board, in the strategies' order; none until there are those of all strategies."""
+    of_strategy = {row.strategy: row for row in stored if (row.model, row.benchmark) == (query.model, query.benchmark)}
+    return tuple(of_strategy[strategy] for strategy in Strategy) if len(of_strategy) == len(Strategy) else ()
+
+
 def draw_frontiers(
-    summary: SnapshotSummary, query: SnapshotQuery, frontiers: Sequence[models.BoardFrontier]
+    summary: SnapshotSummary, query: SnapshotQuery, lines: Sequence[FrontierLines], *, place: str
 ) -> FigureView:
     """Return the figure of the three strategies on one board."""
-    order = {strategy.value: idx for idx, strategy in enumerate(Strategy)}
-    lines = [read_frontier(row) for row in sorted(frontiers, key=lambda row: order[row.strategy])]
     best = max(lines, key=lambda line: line.max_accuracy)
     gain = best.max_accuracy - best.full_accuracy
     title = (
@@ -168,7 +174,7 @@ def draw_frontiers(
     subtitle = describe_data(
         snapshot=summary.name,
         split=query.split or ALL_SPLITS,
-        place=describe_place(frontiers[0]),
+        place=place,
         n_questions=None,
         kind=summary.kind,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,7 +29,7 @@ from app.services.submissions import (
     worker_alive,
 )
 from app.web.board_page import describe_place, find_board
-from app.web.figures import FigureView, read_frontier, show_board_figure
+from app.web.figures import FigureView, load_lines, show_board_figure
 from app.web.formatting import percent, points
 
 MAX_SHOWN_SETTINGS = 50
@@ -99,7 +100,7 @@ class BoardChoice:
 
 
 def load_submission_page(
-    session: Session, submission_id: str, *, reader: Identity | None, choice: BoardChoice
+    session: Session, submission_id: str, *, reader: Identity | None, choice: BoardChoice, data_dir: Path
 ) -> SubmissionPage:
     """Return a submission that the reader may see, with its score where there is one."""
     submission = get_submission(session, submission_id, account=reader)
@@ -111,7 +112,9 @@ def load_submission_page(
         events=list_events(session, submission_id, account=reader),
         worker_alive=is_alive,
         seen=write_seen(submission, is_alive=is_alive),
-        score=load_score_view(session, submission, reader=reader, choice=choice) if has_score else None,
+        score=load_score_view(session, submission, reader=reader, choice=choice, data_dir=data_dir)
+        if has_score
+        else None,
         board_address=f"/?{urlencode(query)}",
     )
 
@@ -123,7 +126,12 @@ def write_seen(submission: SubmissionDetails, *, is_alive: bool) -> str:
 
 
 def load_score_view(
-    session: Session, submission: SubmissionDetails, *, reader: Identity | None, choice: BoardChoice
+    session: Session,
+    submission: SubmissionDetails,
+    *,
+    reader: Identity | None,
+    choice: BoardChoice,
+    data_dir: Path,
 ) -> ScoreView | None:
     """Return the score; None where no board of it can be shown."""
     stored = get_score(session, submission.id, account=reader)
@@ -137,7 +145,7 @@ def load_score_view(
         place=describe_board(board),
         board=board,
         sentences=describe_figures(board),
-        figure=load_figure(session, submission, board, is_log=choice.axis == "log"),
+        figure=load_figure(session, submission, board, data_dir=data_dir, is_log=choice.axis == "log"),
         axis_address=choice.address(submission.id, axis="linear" if choice.axis == "log" else "log"),
         grid=arrange_boards(document["boards"], submission.id, choice),
         settings=tuple(document["settings"][:MAX_SHOWN_SETTINGS]),
@@ -174,7 +182,9 @@ def arrange_boards(boards: Sequence[Document], submission_id: str, choice: Board
     )
 
 
-def load_figure(session: Session, submission: SubmissionDetails, board: Document, *, is_log: bool) -> FigureView | None:
+def load_figure(
+    session: Session, submission: SubmissionDetails, board: Document, *, data_dir: Path, is_log: bool
+) -> FigureView | None:
     """Return the plot of one board, or None where its frontier is not stored."""
     snapshot = get_snapshot(session, submission.snapshot)
     frontiers = list_board_frontiers(session, snapshot, split=submission.split, strategy=submission.strategy)
@@ -186,7 +196,7 @@ def load_figure(session: Session, submission: SubmissionDetails, board: Document
     settings = list_operating_points(session, [submission.id], board=key).get(submission.id, ())
     method = MethodLine(submission.method, curve, METHOD_STYLES[0], settings)
     return show_board_figure(
-        read_frontier(frontier),
+        load_lines(session, snapshot, frontier, data_dir=data_dir, is_log=is_log),
         [method],
         caption=caption_figure(submission, frontier),
         download_name=f"{submission.id}-{submission.snapshot}-{submission.split}",
