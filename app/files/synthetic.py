@@ -214,7 +214,7 @@ def _draw_cell(
     steps = draw_steps(tokens, parameters.long_step_share[cell.model], rng=open_stream(seed, *names, "steps"))
     noise = draw_noise(seed, *names, steps=steps, shape=shape)
     curves = trace_curves(traits, steps, noise, cell=cell, shape=shape)
-    margin = draw_end_margin(steps, curves.rise, rng=open_stream(seed, *names, "end margin"))
+    margin = draw_end_margin(steps, curves, rng=open_stream(seed, *names, "end margin"))
     full = expit(curves.logit[steps.last_idx] + cell.full_shift)
     direct = expit(find_zero_logit(traits, cell) + cell.direct_shift)
     n_questions, n = len(questions.question_ids), len(tokens)

@@ -277,14 +277,16 @@ def find_zero_logit(traits: Traits, cell: CellParameters) -> FloatArray:
     return cell.zero_sharpness * (cell.zero_level - hardness)
 
 
-def draw_end_margin(steps: Steps, rise: FloatArray, *, rng: np.random.Generator) -> NDArray[np.float32]:
+def draw_end_margin(steps: Steps, curves: Curves, *, rng: np.random.Generator) -> NDArray[np.float32]:
     """Draw how much likelier than the end of thinking its best alternative is at each position, in nats.
 
-    About 4 before the ramp and 1 after it, with noise of 1.5 at each position; below 0 at the last position, where
-    thinking did end, except where it was cut at the limit. Multiples of 1/16, float32.
+    About 4 where nothing is settled, about 2 where probes are right already, about 1 after the ramp, whether it led to
+    the right answer or not; with noise of 1.5 at each position. Below 0 at the last position, where thinking did end,
+    except where it was cut at the limit. Multiples of 1/16, float32.
     """
-    noise = draw_normals(rng, len(rise))
-    margin = 4 - 3 * rise + 1.5 * noise
+    noise = draw_normals(rng, len(curves.rise))
+    settled = np.maximum(curves.rise, 0.6 * expit(curves.logit))
+    margin = 4 - 3 * settled + 1.5 * noise
     last = steps.last_idx
     ended = last[steps.retained_tokens[last] < THINKING_TOKEN_LIMIT]
     margin[ended] = -0.5 - np.abs(noise[ended])
