@@ -172,7 +172,9 @@ def _per_question(part: PublicCell, values: NDArray[np.int64]) -> FloatArray:
 
 def _average_alike(part: PublicCell, values: NDArray[np.int64]) -> FloatArray:
     """The mean of a value per training trajectory over the training questions alike, for every question."""
-    return _summarise_alike(part, _per_question(part, values), lambda alike: np.full(N_SETTINGS, alike.mean()))[0]
+    columns = _summarise_alike(part, _per_question(part, values), lambda alike: np.full(N_SETTINGS, alike.mean()))
+    means: FloatArray = columns[0]
+    return means
 
 
 def _label_levels(scale: float = 1.0) -> tuple[str, ...]:

@@ -83,8 +83,8 @@ def test_route_by_difficulty() -> None:
 
 
 def test_route_by_training_gain() -> None:
-    # Gains of a: 0 and 1, of b: 4 and 4; mean lengths 200 and 800. Per token difficulty 1 gains 0.5 / 200 = 0.0025 and
-    # difficulty 5 gains 4 / 800 = 0.005; 3 is unseen and takes all, 2.25 / 500 = 0.0045. So of the five questions b and d
+    # Gains of a: 0 and 1, of b: 4 and 4; mean lengths 200 and 800. Per token difficulty 1 gains 0.5 / 200 = 0.0025,
+    # difficulty 5 gains 4 / 800 = 0.005; 3 is unseen and takes all, 2.25 / 500 = 0.0045. Of the five questions b and d
     # come first, then e, then a and c, and a share of 0.4 is two of them.
     name = "example-route-by-training-gain"
     assert find_actions(name, "0.2", split="all") == [0, 1, 0, 0, 0]
