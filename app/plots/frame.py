@@ -53,7 +53,7 @@ def build_layout(
         axis |= {"range": [0, 100], "tickvals": [0, 20, 40, 60, 80, 100]}
     subtitle = textwrap.wrap(f"{caption.subtitle} {key}", EXPORT_LINE_CHARACTERS)
     return go.Layout(
-        template=None,
+        template=go.layout.Template(),  # None would bring the library's own, 7 kB of colours
         autosize=True,
         title={
             "text": escape_markup(caption.title),
