@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from app.api import docs, health, leaderboard, people, snapshots, submissions
+from app.api.documentation import errors
 
 PREFIX = "/api/v1"
 
@@ -12,4 +13,5 @@ router = APIRouter()
 router.include_router(health.router)
 router.include_router(docs.router)
 for part in (snapshots, submissions, leaderboard, people):
-    router.include_router(part.router, prefix=PREFIX)
+    # Said here once, so that the framework does not add its own kind of answer to requests that it refuses.
+    router.include_router(part.router, prefix=PREFIX, responses=errors(422))

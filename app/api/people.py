@@ -19,7 +19,7 @@ def get_me(account: AccountDep) -> MeOut:
     return MeOut.model_validate(account)
 
 
-@router.get("/methods/{name}", tags=["methods"], summary="Get a method", responses=errors(401, 404, 422))
+@router.get("/methods/{name:path}", tags=["methods"], summary="Get a method", responses=errors(401, 404, 422))
 def get_method(
     name: str, reader: ReaderDep, session: SessionDep, limit: LIMIT = 50, cursor: CURSOR = None
 ) -> MethodPageOut:

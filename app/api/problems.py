@@ -68,6 +68,9 @@ def add_error_handlers(app: FastAPI, respond: Any) -> None:
         if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(exc, AppError):
             logger.error("%s %s failed", request.method, request.url.path, exc_info=exc)
         response: Response = respond(request, error)
+        if error.code == "internal_error":
+            # The web server closes the connection after an exception; clients should not send their next request there.
+            response.headers["Connection"] = "close"
         if isinstance(exc, HTTPException) and exc.headers:
             response.headers.update(exc.headers)
         return response
