@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,6 +92,8 @@ FormatOption = Annotated[
 
 def main() -> None:
     """Run the command line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a table holds letters that a locale may lack
     app()
 
 
@@ -403,21 +408,19 @@ def submit(
     method: Annotated[str, typer.Option(metavar="NAME", help="The method the file is of.", show_default=False)],
     split: SplitOption = "all",
     description: Annotated[str | None, typer.Option(help="What the method does.", show_default=False)] = None,
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="OTBOARD_TOKEN", help="The account's token.", show_default=False, show_envvar=True),
-    ] = None,
     rows: Annotated[str, typer.Option(metavar="boards|settings|cells", help="What a table or CSV lists.")] = "boards",
     output_format: FormatOption = Format.TABLE,
 ) -> None:
-    """Upload an action file, wait until it is scored, and print the score."""
+    """Upload an action file, wait until it is scored, and print the score; the token is taken from OTBOARD_TOKEN."""
     from app.cli_submit import submit_actions
 
     _check_rows(rows)
     if not server.startswith(("http://", "https://")):
         raise typer.BadParameter("the address begins with http:// or https://", param_hint="--server")
+    # Not an option: what stands on a command line can be read by every user of the machine.
+    token = os.environ.get("OTBOARD_TOKEN")
     if not token:
-        raise typer.BadParameter("set OTBOARD_TOKEN to the token that the server gave you", param_hint="--token")
+        raise typer.BadParameter("set it to the token of your account", param_hint="the variable OTBOARD_TOKEN")
     if not actions.is_file():
         raise UnreadableFileError(f"there is no file {actions}")
     fields = {"snapshot": snapshot, "strategy": str(strategy), "split": split, "method": method}

@@ -168,11 +168,12 @@ def _console(stream: Any) -> Console:
 
 
 def _write(text: str) -> None:
-    # UTF-8 whatever the locale says: JSON and CSV are read by programs.
+    # UTF-8 whatever the locale says: JSON and CSV are read by programs. Half a surrogate pair, from a path that is not
+    # in the locale's encoding, is written as JSON's own escape for it.
     sys.stdout.flush()
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:
         sys.stdout.write(text)
     else:
-        binary.write(text.encode("utf-8"))
+        binary.write(text.encode("utf-8", "backslashreplace"))
         binary.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -375,13 +376,14 @@ def _write_files(snapshot: Snapshot, folder: Path) -> None:
     for name, table in ((QUESTIONS_FILE, snapshot.questions), (TRAJECTORIES_FILE, snapshot.trajectories)):
         kept = [c for c in table.column_names if table[c].null_count < table.num_rows]
         texts = [c for c in kept if pa.types.is_string(table.schema.field(c).type)]
-        pq.write_table(
-            table.select(kept),
-            folder / name,
-            row_group_size=_ROW_GROUP_ROWS,
-            compression="zstd",
-            use_dictionary=texts,
-        )
+        with pa.OSFile(os.fsencode(folder / name), "wb") as sink:
+            pq.write_table(
+                table.select(kept),
+                sink,
+                row_group_size=_ROW_GROUP_ROWS,
+                compression="zstd",
+                use_dictionary=texts,
+            )
     files = {name: hash_file(folder / name) for name in (QUESTIONS_FILE, TRAJECTORIES_FILE)}
     manifest = {**snapshot.manifest.raw, "files": files}
     text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
 import zipfile
@@ -50,7 +51,8 @@ class SnapshotSource:
         if path is None:
             return None
         try:
-            with pq.ParquetFile(path) as file:
+            # As bytes, because a name that is not in the locale's encoding has no other form that Arrow takes.
+            with pa.OSFile(os.fsencode(path)) as stream, pq.ParquetFile(stream) as file:
                 return file.read()
         except (pa.ArrowException, OSError, ValueError) as exc:
             reason = str(exc).splitlines()[0][:200] if str(exc) else type(exc).__name__
