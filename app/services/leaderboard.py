@@ -19,6 +19,7 @@ from app.evaluator.curves import StepSeries
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.scoring import SCORER_VERSION
 from app.evaluator.strategies import Strategy
+from app.files.csv_fields import format_field
 from app.services.snapshots import get_snapshot, list_splits
 
 MIN_RANKED_QUESTIONS = 20
@@ -178,30 +179,13 @@ def format_csv(leaderboard: Leaderboard) -> str:
 
     Text that a spreadsheet would run as a formula is preceded by an apostrophe.
     """
-    board = [_format_field(getattr(leaderboard, name)) for name in BOARD_COLUMNS]
+    board = [format_field(getattr(leaderboard, name)) for name in BOARD_COLUMNS]
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\r\n")
     writer.writerow([*CSV_COLUMNS, *BOARD_COLUMNS])
     for row in leaderboard.rows:
-        writer.writerow([*(_format_field(getattr(row, name)) for name in CSV_COLUMNS), *board])
+        writer.writerow([*(format_field(getattr(row, name)) for name in CSV_COLUMNS), *board])
     return written.getvalue()
-
-
-def guard_formula(text: str) -> str:
-    """Return text that a spreadsheet shows as it stands: an apostrophe before a leading ``= + - @``, tab or return."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def _format_field(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    return guard_formula(str(value))
 
 
 def _find_rank_reason(row: BoardRow, *, most_questions: int) -> str | None:

@@ -15,9 +15,10 @@ from sqlalchemy.orm import Session
 
 from app.db import models
 from app.evaluator.strategies import Strategy
+from app.files.csv_fields import guard_formula
 from app.services import leaderboard, submissions
 from app.services.accounts import Identity, ensure_account
-from app.services.leaderboard import BoardRow, Leaderboard, UnknownBoardError, assign_ranks, format_csv, guard_formula
+from app.services.leaderboard import BoardRow, Leaderboard, UnknownBoardError, assign_ranks, format_csv
 from app.services.snapshots import UnknownSnapshotError
 
 Caps = Callable[..., bytes]
