@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,22 +47,42 @@ def reference_tables() -> Path:
     return folder
 
 
+SERVERS_VARIABLE = "OTBOARD_TEST_SERVERS"
 # A server that lives for one run of the suite has nothing to lose in a power cut.
 THROW_AWAY = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_wal_size=256MB")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Make one folder for the servers of this run; the processes of pytest-xdist inherit its name.
+
+    It is not one of pytest's own temporary folders: whenever another run begins, pytest closes those to other users,
+    and as root PostgreSQL runs as another user.
+    """
+    if not hasattr(config, "workerinput"):
+        os.environ[SERVERS_VARIABLE] = tempfile.mkdtemp(prefix="otboard-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the folder of the run's servers, which have all been stopped."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(SERVERS_VARIABLE), ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def servers_folder() -> Path:
+    """A folder in which embedded servers can run, whatever user the tests run as."""
+    return Path(os.environ[SERVERS_VARIABLE])
+
+
+@pytest.fixture(scope="session")
+def server_url(servers_folder: Path) -> Iterator[str]:
     """A PostgreSQL server: the one in the environment, else an embedded one that all processes of this run share."""
     configured = os.environ.get("OTBOARD_TEST_DATABASE_URL") or os.environ.get("OTBOARD_DATABASE_URL")
     if configured:
         yield configured
         return
-    folder = tmp_path_factory.getbasetemp()
-    # The processes of pytest-xdist have folders of their own inside the run's.
-    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    yield start_embedded(shared / "database", options=THROW_AWAY)
-    stop_embedded(shared / "database")
+    yield start_embedded(servers_folder / "shared", options=THROW_AWAY)
+    stop_embedded(servers_folder / "shared")
 
 
 @pytest.fixture(scope="session")

