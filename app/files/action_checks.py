@@ -22,7 +22,7 @@ from app.files.action_columns import (
     show_type,
     value_at,
 )
-from app.files.action_problems import MAX_SHOWN_CHARACTERS, ActionProblems, NameSuggester, show_value
+from app.files.action_problems import ActionProblems, NameSuggester, cut_text, show_value
 from app.files.action_units import OTHER_SPLIT, UNKNOWN, UnitIndex
 
 DEFAULT_SETTING = "default"
@@ -226,7 +226,7 @@ class RowChecker:
         view.report(
             "unknown_trajectory",
             outside,
-            lambda i: f"trajectory {view.show('trajectory', i)} does not exist; they are numbered 0 to {last}",
+            lambda i: f"trajectory {view.show_number('trajectory', i)} does not exist; they are numbered 0 to {last}",
             column="trajectory",
             alike=trajectory,
         )
@@ -247,7 +247,9 @@ class RowChecker:
         view.report(
             "action_out_of_range",
             outside,
-            lambda i: f"{column} {view.show(column, i)} {self._explain_range(column, int(value[i]), int(most[i]))}",
+            lambda i: (
+                f"{column} {view.show_number(column, i)} {self._explain_range(column, int(value[i]), int(most[i]))}"
+            ),
             column=column,
         )
         return np.where(read.missing | outside, 0, value)
@@ -292,6 +294,10 @@ class _BatchView:
     def show(self, column: str, idx: int) -> str:
         return show_value(value_at(self.batch.columns[column], idx))
 
+    def show_number(self, column: str, idx: int) -> str:
+        """Return a value that is an integer, spelt as in the file, without quotation marks."""
+        return cut_text(str(value_at(self.batch.columns[column], idx)))
+
     def integers(self, column: str) -> Integers:
         """Read a column, recording where it has no integer."""
         array = self.batch.columns[column]
@@ -329,4 +335,4 @@ class _BatchView:
         if "trajectory" in self.batch.columns:
             value = value_at(self.batch.columns["trajectory"], idx)
             parts.append("" if value is None else str(value))
-        return " / ".join(part[:MAX_SHOWN_CHARACTERS] for part in parts) if all(parts) else None
+        return " / ".join(cut_text(part) for part in parts) if all(parts) else None

@@ -21,7 +21,7 @@ _TEXT_COLUMNS = (*KEY_COLUMNS, "setting")
 # Integers of more digits are kept as decimals: Python refuses to convert those of thousands of digits.
 _MAX_INTEGER_DIGITS = 300
 _MAX_EXACT_FLOAT = 2.0**53
-_MAX_UNKNOWN_NAMES = 1000
+_MAX_UNKNOWN_NAMES = 200
 
 
 def read_json_batches(source: ByteSource, *, strategy: Strategy, problems: ActionProblems) -> Iterator[RowBatch]:

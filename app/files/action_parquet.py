@@ -43,7 +43,7 @@ def read_parquet_batches(
         layout = check_column_names(names, strategy, problems=problems, row=None)
         columns = _find_columns(metadata, layout)
         texts = [name for name, physical_type in columns.items() if physical_type == "BYTE_ARRAY"]
-        batch_rows = _choose_batch_rows(mapped, metadata, list(columns), problems)
+        batch_rows = _choose_batch_rows(mapped, list(columns), problems)
         file = pq.ParquetFile(mapped, metadata=metadata, pre_buffer=False, read_dictionary=texts)
         yield from _read_batches(file, layout, list(columns), batch_rows=batch_rows, progress=progress)
 
@@ -55,24 +55,17 @@ def _find_columns(metadata: pq.FileMetaData, layout: Layout) -> dict[str, str]:
     return {leaf.path: leaf.physical_type for leaf in leaves if leaf.path in usable and leaf.max_repetition_level == 0}
 
 
-def _choose_batch_rows(
-    mapped: pa.MemoryMappedFile, metadata: pq.FileMetaData, names: list[str], problems: ActionProblems
-) -> int:
+def _choose_batch_rows(mapped: pa.MemoryMappedFile, names: list[str], problems: ActionProblems) -> int:
     """Return how many rows to read at a time so that a batch stays within bounds even if its texts are huge."""
     mapped.seek(0)
     data = memoryview(mapped.read_buffer()).cast("B")
     bytes_per_row = 1
-    for group_idx in range(metadata.num_row_groups):
-        group = metadata.row_group(group_idx)
-        for chunk in (group.column(idx) for idx in range(group.num_columns)):
-            if chunk.path_in_schema not in names:
-                continue
-            for page in list_pages(data, chunk):
-                if page.n_bytes > MAX_PAGE_BYTES:
-                    message = f"a page unpacks to {page.n_bytes:,} bytes; write pages of at most {MAX_PAGE_BYTES:,}"
-                    problems.stop("unreadable_file", message, column=chunk.path_in_schema)
-                if page.n_values:
-                    bytes_per_row = max(bytes_per_row, page.n_bytes // page.n_values)
+    for page in list_pages(data, names):
+        if page.n_bytes > MAX_PAGE_BYTES:
+            message = f"a page unpacks to {page.n_bytes:,} bytes; write pages of at most {MAX_PAGE_BYTES:,}"
+            problems.stop("unreadable_file", message, column=page.column)
+        if page.n_values:
+            bytes_per_row = max(bytes_per_row, page.n_bytes // page.n_values)
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // bytes_per_row))
 
 

@@ -156,7 +156,11 @@ class NameSuggester:
 
 def show_value(value: object) -> str:
     """Return a value of the file as a message shows it: quoted if it is text, cut if it is long."""
-    text = repr(value) if isinstance(value, str) else str(value)
+    return cut_text(repr(value) if isinstance(value, str) else str(value))
+
+
+def cut_text(text: str) -> str:
+    """Return a text as far as a message shows it."""
     return text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "…"
 
 

@@ -200,12 +200,13 @@ def _cut_blocks(
         end = find_end(rest)
         if end:
             block, rest = rest[:end], rest[end:]
+            n_lines = block.count(b"\n")
+            if line + n_lines > source.max_lines:
+                message = f"the file has more than {source.max_lines:,} lines; reading stopped there"
+                problems.stop("unreadable_file", message)
             if not block.isspace():
                 yield LineBlock(block, line)
-            line += block.count(b"\n")
-        if line > source.max_lines:
-            message = f"the file has more than {source.max_lines:,} lines; reading stopped there"
-            problems.stop("unreadable_file", message)
+            line += n_lines
         if len(rest) > MAX_LINE_BYTES:
             message = f"the row is longer than {MAX_LINE_BYTES:,} bytes (a quotation mark that is never closed?)"
             problems.stop("unreadable_file", message, row=line)

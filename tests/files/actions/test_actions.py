@@ -15,6 +15,7 @@ from app.evaluator.measurements import Measurements, build_cell
 from app.evaluator.strategies import ActionTable, CellActions, Strategy
 from app.files.action_writers import UnknownSuffixError
 from app.files.actions import ActionFileError, read_actions, write_actions
+from app.files.snapshot import load_measurements, read_snapshot
 
 DR, FB, DEE = Strategy.DYNAMIC_ROUTING, Strategy.FIXED_BUDGET, Strategy.DYNAMIC_EARLY_EXIT
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".csv.zst", ".jsonl", ".jsonl.gz")
@@ -385,3 +386,24 @@ def test_a_suffix_that_says_no_format_is_refused(tmp_path, whole, read, make_row
 def test_a_table_of_other_cells_is_a_bug(tmp_path, whole):
     with pytest.raises(ValueError, match="a table of 0 cells for measurements of 4"):
         write_actions(tmp_path / "a.csv", ActionTable(DR, ("a",), ()), whole.select("test"))
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_file_for_the_real_snapshot_is_written_and_read_back(strategy, real_snapshot, tmp_path):
+    measurements = load_measurements(read_snapshot(real_snapshot))
+    rng = np.random.default_rng(1)
+    most = {DR: lambda cell: np.ones(cell.n_questions), FB: lambda cell: np.full(cell.n_questions, 9000)}
+    cells = [most.get(strategy, lambda cell: cell.n_steps)(cell).astype(np.int64) for cell in measurements.cells]
+    covered = np.ones(3, dtype=np.bool_)
+    table = ActionTable(
+        strategy,
+        ("0.1", "0.2", "best"),
+        tuple(CellActions(covered, rng.integers(0, cell + 1, (3, len(cell)))) for cell in cells),
+    )
+    write_actions(tmp_path / "a.parquet", table, measurements)
+
+    file = read_actions(tmp_path / "a.parquet", measurements, strategy=strategy, split="all")
+
+    assert file.n_rows == 3 * 2 * (20 if strategy is DEE else 10)
+    for got, written in zip(file.table.cells, table.cells, strict=True):
+        assert np.array_equal(got.actions, written.actions)

@@ -379,7 +379,7 @@ def test_a_problem_names_the_unit(read, make_rows, encode):
     assert caught.value.problems[0].unit == "Large-14B / AIME / aime-3 / 1"
     assert caught.value.problems[0].as_dict() == {
         "code": "action_out_of_range",
-        "message": "action '9' is past the trajectory's last position, 2",
+        "message": "action 9 is past the trajectory's last position, 2",
         "row": 5,
         "column": "action",
         "unit": "Large-14B / AIME / aime-3 / 1",
