@@ -111,7 +111,14 @@ class Rows:
 
 
 def split_lists(column: pa.ChunkedArray) -> Lists:
-    """Return a list<int32> or list<float32> column as flat arrays; cost is one copy of it."""
+    """Return a list<int32> or list<float32> column as flat arrays; cost is one copy of it.
+
+    Examples
+    --------
+    >>> lists = split_lists(pa.chunked_array([pa.array([[7, 8], None, [9]], pa.list_(pa.int32()))]))
+    >>> lists.starts.tolist(), lists.values.tolist(), lists.row_of_value().tolist()
+    ([0, 2, 2], [7, 8, 9], [0, 0, 2])
+    """
     lengths = list_lengths(column)
     chunks = [chunk.flatten().fill_null(0).to_numpy(zero_copy_only=False) for chunk in column.chunks]
     empty = np.empty(0, dtype=column.type.value_type.to_pandas_dtype())
@@ -124,7 +131,13 @@ def split_lists(column: pa.ChunkedArray) -> Lists:
 
 
 def list_lengths(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """Return the length of each row's list, 0 where it is null."""
+    """Return the length of each row's list, 0 where it is null.
+
+    Examples
+    --------
+    >>> list_lengths(pa.chunked_array([[[7, 8], None], [[]]])).tolist()
+    [2, 0, 0]
+    """
     lengths = pc.list_value_length(column).cast(pa.int64()).fill_null(0)
     return np.asarray(lengths.to_numpy(), dtype=np.int64)
 

@@ -36,6 +36,14 @@ def dump_json(document: object) -> str:
     Raises
     ------
     ValueError : a number that JSON does not have; the evaluator never makes one, so it is our bug.
+
+    Examples
+    --------
+    >>> print(dump_json({"area": 0.5, "beta_match": None}), end="")
+    {
+     "area": 0.5,
+     "beta_match": null
+    }
     """
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
