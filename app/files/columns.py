@@ -180,8 +180,12 @@ def _coerce_column(table: pa.Table, column: Column, *, file: str, problems: Prob
         message = f"{file}: {column.name} has the type {raw.type}, expected {column.type} ({reason})"
         problems.add("wrong_type", message, column=column.name)
         return None
-    if cast is not None:
-        _check_nulls(cast, column, file=file, problems=problems)
+    if cast is None:
+        return None
+    if not _is_utf8(cast):
+        problems.add("bad_text", f"{file}: {column.name} holds bytes that are not UTF-8", column=column.name)
+        return None
+    _check_nulls(cast, column, file=file, problems=problems)
     return cast
 
 
@@ -214,6 +218,20 @@ def _cast(raw: pa.ChunkedArray, column: Column, *, file: str, problems: ProblemC
         )
         return None
     return wide.cast(column.type)
+
+
+def _is_utf8(column: pa.ChunkedArray) -> bool:
+    """Whether all texts are UTF-8, which Arrow takes on trust when it reads a file."""
+    leaf = column.type
+    while pa.types.is_list(leaf):
+        leaf = leaf.value_type
+    if not pa.types.is_string(leaf):
+        return True
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _check_nulls(cast: pa.ChunkedArray, column: Column, *, file: str, problems: ProblemCollector) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from app.evaluator.measurements import SPLITS
@@ -119,22 +120,33 @@ def _check_blocks(rows: Rows, sound: BoolArray, thinking: IntArray, problems: Pr
 
 
 def _check_answers(rows: Rows, facts: ManifestFacts, problems: ProblemCollector) -> None:
-    """Check that no position has more recorded answers than probes."""
+    """Check that no position has more recorded answers than probes, and no answer a NUL, which no database takes."""
     column = rows.columns["probe_answers"]
-    n_probes = facts.probes_per_position
-    if column is None or n_probes is None or column.null_count == len(column):
+    if column is None or column.null_count == len(column):
         return
-    inner = np.concatenate([list_lengths(pa.chunked_array([chunk.flatten()])) for chunk in column.chunks])
-    lengths = list_lengths(column)
-    bad_rows = np.unique(np.repeat(np.arange(rows.n_rows), lengths)[inner > n_probes])
+    row_of_position = np.repeat(np.arange(rows.n_rows), list_lengths(column))
+    positions = pa.chunked_array([chunk.flatten() for chunk in column.chunks], column.type.value_type)
+    answers = pa.chunked_array([chunk.flatten() for chunk in positions.chunks], pa.string())
+    counts = list_lengths(positions)
+    has_nul = pc.match_substring(answers, "\x00").fill_null(False).to_numpy()
     _add_rows(
         rows,
         problems,
-        "length_mismatch",
-        bad_rows,
-        message=lambda row: f"a position of probe_answers has more than {n_probes} answers",
+        "bad_text",
+        np.unique(np.repeat(row_of_position, counts)[has_nul]),
+        message=lambda row: "an answer holds a NUL character",
         column="probe_answers",
     )
+    n_probes = facts.probes_per_position
+    if n_probes is not None:
+        _add_rows(
+            rows,
+            problems,
+            "length_mismatch",
+            np.unique(row_of_position[counts > n_probes]),
+            message=lambda row: f"a position of probe_answers has more than {n_probes} answers",
+            column="probe_answers",
+        )
 
 
 def _check_probes(rows: Rows, probes: Lists, facts: ManifestFacts, problems: ProblemCollector) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from app.evaluator.measurements import SPLITS
 from app.files.columns import QUESTIONS_FILE, TRAJECTORIES_FILE, Columns, Rows
 from app.files.curve_checks import check_curves
-from app.files.manifest import MAX_NAME_LENGTH, ManifestFacts
+from app.files.manifest import ManifestFacts, is_plain_name
 from app.files.problems import MAX_EXAMPLES, ProblemCollector, suggest
 
 _SEPARATOR = "\x1f"
@@ -79,12 +79,10 @@ def _check_identifiers(rows: Rows, problems: ProblemCollector) -> None:
     column = rows.columns["question_id"]
     if column is None:
         return
-    length = pc.utf8_length(column)
-    bad = pc.or_(pc.equal(length, 0), pc.greater(length, MAX_NAME_LENGTH))
-    bad = pc.or_(bad, pc.match_substring_regex(column, r"^\s|\s$|[\x00-\x1f\x7f]"))
+    names = column.to_pylist()
     problems.add_rows(
         "bad_name",
-        _where(bad),
+        [row for row, name in enumerate(names) if name is not None and not is_plain_name(name)],
         message=lambda row: f"{rows.file}: {rows.text('question_id', row)[:80]!r} cannot name a question",
         column="question_id",
     )

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -122,8 +123,8 @@ def _unpack(path: Path, folder: Path) -> dict[str, Path]:
         }
         if sum(member.file_size for member in found.values()) > MAX_UNZIPPED_BYTES:
             raise ValueError(f"the zip unpacks to more than {MAX_UNZIPPED_BYTES} bytes")
-        names = [m.filename for m in members]
-        if repeated := [name for name in names if names.count(name) > 1]:
+        repeated = [name for name, count in Counter(m.filename for m in members).items() if count > 1]
+        if repeated:
             raise ValueError(f"the zip has two members of the name {repeated[0]!r}")
         files: dict[str, Path] = {}
         for number, (name, member) in enumerate(sorted(found.items())):

@@ -256,6 +256,17 @@ def test_a_wrong_type_or_null_is_named_with_its_column(parts, column, values, da
         assert problems[0].row == 1
 
 
+@pytest.mark.parametrize("column", ["question_id", "prompt"])
+def test_bytes_that_are_not_utf_8_are_named(parts, column, tmp_path: Path):
+    """Arrow reads such texts without a word and fails when one is looked at."""
+    table = parts.question_table()
+    idx = table.column_names.index(column)
+    damaged = pa.array([b"\xff\xfe"] * len(table), pa.binary()).view(pa.string())
+    folder = parts.write(tmp_path / "s")
+    pq.write_table(table.set_column(idx, column, damaged), folder / "questions.parquet")
+    assert ("bad_text", column) in [(p.code, p.column) for p in verify_snapshot(folder)]
+
+
 def test_rows_are_those_of_the_file_counted_from_one(parts):
     parts.trajectories[6]["model"] = "nobody"
     parts.trajectories[6]["original_correct"] = None
@@ -276,6 +287,8 @@ def test_rows_are_those_of_the_file_counted_from_one(parts):
         (lambda p: p.questions[0].update(question_id="q\n2"), "bad_name", 1),
         (lambda p: p.questions[0].update(question_id="q" * 201), "bad_name", 1),
         (lambda p: p.questions[0].update(prompt="a\x00"), "bad_text", 1),
+        (lambda p: p.questions[0].update(question_id="q2\u3000"), "bad_name", 1),
+        (lambda p: p.trajectories[0].update(probe_answers=[["a", "b\x00"]]), "bad_text", 1),
         (lambda p: p.questions.append(p.questions[1]), "duplicate_question", 1),
         (lambda p: p.questions.pop(0), "unknown_question", 4),
         (lambda p: p.questions.clear(), "empty_file", 1),
