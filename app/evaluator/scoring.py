@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from app.evaluator.curves import (
-    Curve,
-    StepSeries,
-    build_curve,
-    find_beta_match,
-    max_accuracy,
-    mean_accuracy_at,
-    mean_steps,
-)
-from app.evaluator.efficiency import e3, find_e3_reason
-from app.evaluator.measurements import Cell, IntArray, Measurements
-from app.evaluator.operating_points import measure_operating_points
+from app.evaluator.curves import StepSeries, find_beta_match, max_accuracy, mean_accuracy_at, mean_steps
+from app.evaluator.efficiency import find_e3_reason
+from app.evaluator.measurements import Measurements
 from app.evaluator.reference import CellReference
-from app.evaluator.strategies import ActionTable, CellActions, Strategy
+from app.evaluator.scored_cells import (
+    ScoredCell,
+    find_baseline,
+    find_complete,
+    list_e3,
+    mean,
+    mean_ratios,
+    score_cell,
+)
+from app.evaluator.strategies import ActionTable, Strategy
 
 SCORER_VERSION = "1"
 """Changes whenever the same file could get another figure; boards never mix versions."""
@@ -153,41 +150,6 @@ class Score:
         return NOT_ALL_CELLS if self.summary is None else None
 
 
-@dataclass(frozen=True, eq=False)
-class _ScoredCell:
-    """A cell with its reference and, per setting of the file (0 where not covered), totals as int64 arrays."""
-
-    cell: Cell
-    reference: CellReference
-    covered: NDArray[np.bool_]
-    cost: IntArray
-    correct: IntArray
-    gap: IntArray
-    early_loss: IntArray
-    late_loss: IntArray
-    wasted: IntArray
-    forgone: IntArray
-    curve: Curve
-    area: Fraction
-    oracle_area: Fraction
-    uninformed_area: Fraction
-
-    @property
-    def full_accuracy(self) -> Fraction:
-        """A_full: mean P(n)."""
-        return Fraction(self.reference.frontier.full_correct, self.cell.total_probes)
-
-    @property
-    def full_tokens(self) -> Fraction:
-        """Mean full-thinking tokens of a trajectory."""
-        return Fraction(self.cell.total_thinking_tokens, self.cell.n_trajectories)
-
-    @property
-    def token_total(self) -> int:
-        """T, or 1 where T = 0: the shares of no tokens are then 0."""
-        return max(self.cell.total_thinking_tokens, 1)
-
-
 def score_actions(measurements: Measurements, table: ActionTable, references: Sequence[CellReference]) -> Score:
     """Score the actions of a file: operating points, gaps and regret of every setting, and every board it stands on.
 
@@ -221,6 +183,7 @@ def score_actions(measurements: Measurements, table: ActionTable, references: Se
     >>> from app.evaluator.frontier import solve_frontiers
     >>> from app.evaluator.measurements import build_cell
     >>> from app.evaluator.reference import build_references
+    >>> from app.evaluator.strategies import CellActions
     >>> cell = build_cell("m", "b", [("q", "test", [[(0, 1), (10, 4), (30, 2)]])], 4)
     >>> measurements = Measurements("s", "0" * 64, "measured", "all", 4, 1, ("m",), ("b",), (cell,))
     >>> early_exit = Strategy.DYNAMIC_EARLY_EXIT
@@ -233,7 +196,7 @@ def score_actions(measurements: Measurements, table: ActionTable, references: Se
     if not len(measurements.cells) == len(table.cells) == len(references):
         raise ValueError("the measurements, the actions and the references differ in their cells")
     parts = zip(measurements.cells, table.cells, references, strict=True)
-    scored = [_score_cell(cell, table, actions, reference) for cell, actions, reference in parts]
+    scored = [score_cell(cell, table, actions, reference) for cell, actions, reference in parts]
     standing = [
         (key, board) for key, board in _list_boards(measurements, scored) if all(s.covered.any() for s in board)
     ]
@@ -248,60 +211,9 @@ def score_actions(measurements: Measurements, table: ActionTable, references: Se
     )
 
 
-def _score_cell(cell: Cell, table: ActionTable, actions: CellActions, reference: CellReference) -> _ScoredCell:
-    _check_reference(cell, table.strategy, reference)
-    covered = actions.covered
-    points = measure_operating_points(cell, table.strategy, actions.actions[covered])
-    gap = reference.frontier.curve.correct_at_cost(points.cost) - points.correct
-    if (gap < 0).any():
-        raise ValueError(f"an operating point lies above the frontier of {cell.model} on {cell.benchmark}")
-    curve = build_curve(
-        np.append(points.cost, 0),
-        np.append(points.correct, cell.zero_correct.sum()),
-        total_thinking_tokens=cell.total_thinking_tokens,
-        total_probes=cell.total_probes,
-    )
-
-    def spread(values: IntArray) -> IntArray:
-        full = np.zeros(len(covered), dtype=np.int64)
-        full[covered] = values
-        return full
-
-    return _ScoredCell(
-        cell=cell,
-        reference=reference,
-        covered=covered,
-        cost=spread(points.cost),
-        correct=spread(points.correct),
-        gap=spread(gap),
-        early_loss=spread(points.early_loss),
-        late_loss=spread(points.late_loss),
-        wasted=spread(points.wasted),
-        forgone=spread(points.forgone),
-        curve=curve,
-        area=curve.area(),
-        oracle_area=reference.frontier.curve.area(),
-        uninformed_area=reference.uninformed.area(),
-    )
-
-
-def _check_reference(cell: Cell, strategy: Strategy, reference: CellReference) -> None:
-    frontier = reference.frontier
-    found = (
-        frontier.model,
-        frontier.benchmark,
-        frontier.strategy,
-        frontier.total_thinking_tokens,
-        frontier.total_probes,
-    )
-    expected = (cell.model, cell.benchmark, strategy, cell.total_thinking_tokens, cell.total_probes)
-    if found != expected:
-        raise ValueError(f"the reference is of {found}, the actions are of {expected}")
-
-
 def _list_boards(
-    measurements: Measurements, scored: Sequence[_ScoredCell]
-) -> Iterator[tuple[tuple[str | None, str | None], list[_ScoredCell]]]:
+    measurements: Measurements, scored: Sequence[ScoredCell]
+) -> Iterator[tuple[tuple[str | None, str | None], list[ScoredCell]]]:
     """Yield the boards in their order; models and benchmarks without a cell in the split have none."""
     keys: list[tuple[str | None, str | None]] = [(None, None)]
     keys += [(model, None) for model in measurements.models]
@@ -313,19 +225,19 @@ def _list_boards(
             yield (model, benchmark), board
 
 
-def _score_settings(labels: Sequence[str], scored: Sequence[_ScoredCell]) -> tuple[SettingScore, ...]:
-    complete = _find_complete(scored)
+def _score_settings(labels: Sequence[str], scored: Sequence[ScoredCell]) -> tuple[SettingScore, ...]:
+    complete = find_complete(scored)
     probes = [s.cell.total_probes for s in scored]
     tokens = [s.token_total for s in scored]
     means: dict[str, Sequence[float | None]] = {
-        "beta": _mean_ratios([s.cost for s in scored], tokens),
-        "accuracy": _mean_ratios([s.correct for s in scored], probes),
-        "gap": _mean_ratios([s.gap for s in scored], probes),
-        "early_loss": _mean_ratios([s.early_loss for s in scored], probes),
-        "late_loss": _mean_ratios([s.late_loss for s in scored], probes),
-        "wasted": _mean_ratios([s.wasted for s in scored], tokens),
-        "forgone": _mean_ratios([s.forgone for s in scored], tokens),
-        "e3": _list_e3(scored),
+        "beta": mean_ratios([s.cost for s in scored], tokens),
+        "accuracy": mean_ratios([s.correct for s in scored], probes),
+        "gap": mean_ratios([s.gap for s in scored], probes),
+        "early_loss": mean_ratios([s.early_loss for s in scored], probes),
+        "late_loss": mean_ratios([s.late_loss for s in scored], probes),
+        "wasted": mean_ratios([s.wasted for s in scored], tokens),
+        "forgone": mean_ratios([s.forgone for s in scored], tokens),
+        "e3": list_e3(scored),
     }
     cells = [_list_cell_scores(s) for s in scored]
     return tuple(
@@ -339,11 +251,11 @@ def _score_settings(labels: Sequence[str], scored: Sequence[_ScoredCell]) -> tup
     )
 
 
-def _list_cell_scores(scored: _ScoredCell) -> dict[int, CellScore]:
+def _list_cell_scores(scored: ScoredCell) -> dict[int, CellScore]:
     """The scores of the settings that cover the cell, by the setting's index."""
     cell, probes, tokens = scored.cell, scored.cell.total_probes, scored.token_total
     vertices = set(zip(scored.curve.cost.tolist(), scored.curve.correct.tolist(), strict=True))
-    e3_values = _list_e3([scored])
+    e3_values = list_e3([scored])
     scores = {}
     for i in np.flatnonzero(scored.covered).tolist():
         cost, correct = int(scored.cost[i]), int(scored.correct[i])
@@ -366,12 +278,12 @@ def _list_cell_scores(scored: _ScoredCell) -> dict[int, CellScore]:
     return scores
 
 
-def _score_board(model: str | None, benchmark: str | None, scored: Sequence[_ScoredCell]) -> BoardScore:
+def _score_board(model: str | None, benchmark: str | None, scored: Sequence[ScoredCell]) -> BoardScore:
     curves = [s.curve for s in scored]
-    area, oracle = _mean([s.area for s in scored]), _mean([s.oracle_area for s in scored])
-    uninformed = _mean([s.uninformed_area for s in scored])
+    area, oracle = mean([s.area for s in scored]), mean([s.oracle_area for s in scored])
+    uninformed = mean([s.uninformed_area for s in scored])
     has_potential = oracle > uninformed
-    beta_match = find_beta_match(curves, _mean([s.full_accuracy for s in scored]))
+    beta_match = find_beta_match(curves, mean([s.full_accuracy for s in scored]))
     best_e3, e3_reason = _find_best_e3(scored)
     reasons = {
         "realised_potential": None if has_potential else NO_POTENTIAL,
@@ -401,50 +313,17 @@ def _score_board(model: str | None, benchmark: str | None, scored: Sequence[_Sco
     )
 
 
-def _find_best_e3(scored: Sequence[_ScoredCell]) -> tuple[float | None, str | None]:
+def _find_best_e3(scored: Sequence[ScoredCell]) -> tuple[float | None, str | None]:
     """The largest E3 of the settings that cover all cells, or None and why.
 
     One unbounded E3 makes the best one unbounded, hence None.
     """
-    complete = _find_complete(scored)
-    values = [value for value, counts in zip(_list_e3(scored), complete, strict=True) if counts]
+    complete = find_complete(scored)
+    values = [value for value, counts in zip(list_e3(scored), complete, strict=True) if counts]
     if not values:
         return None, NO_COMPLETE_SETTING
     defined = [value for value in values if value is not None]
     if len(defined) < len(values):
-        return None, find_e3_reason(**_find_baseline(scored))
+        base = find_baseline(scored)
+        return None, find_e3_reason(base_accuracy=base.accuracy, base_tokens=base.tokens)
     return max(defined), None
-
-
-def _list_e3(scored: Sequence[_ScoredCell]) -> list[float | None]:
-    """E3 of each setting's mean point over the cells; meaningless where a setting does not cover them all."""
-    accuracies = _mean_ratios([s.correct for s in scored], [s.cell.total_probes for s in scored])
-    tokens = _mean_ratios([s.cost for s in scored], [s.cell.n_trajectories for s in scored])
-    baseline = _find_baseline(scored)
-    return [e3(a, t, **baseline) for a, t in zip(accuracies, tokens, strict=True)]
-
-
-def _find_baseline(scored: Sequence[_ScoredCell]) -> dict[str, float]:
-    """Full thinking's accuracy A0 and mean tokens T0 on the board of these cells."""
-    return {
-        "base_accuracy": float(_mean([s.full_accuracy for s in scored])),
-        "base_tokens": float(_mean([s.full_tokens for s in scored])),
-    }
-
-
-def _find_complete(scored: Sequence[_ScoredCell]) -> NDArray[np.bool_]:
-    complete: NDArray[np.bool_] = np.all([s.covered for s in scored], axis=0)
-    return complete
-
-
-def _mean(values: Sequence[Fraction]) -> Fraction:
-    return sum(values, start=Fraction(0)) / len(values)
-
-
-def _mean_ratios(numerators: Sequence[IntArray], denominators: Sequence[int]) -> list[float]:
-    """Mean over cells of numerator / denominator, one per setting: integers of any size, one division at the end."""
-    shared = math.lcm(*denominators)
-    totals: NDArray[Any] = np.zeros(len(numerators[0]), dtype=object)
-    for values, denominator in zip(numerators, denominators, strict=True):
-        totals += values.astype(object) * (shared // denominator)
-    return [int(total) / (shared * len(denominators)) for total in totals]
