@@ -15,8 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from app.errors import Problem
+from app.files.manifest import OPTIONAL_KEYS, REQUIRED_KEYS, build_manifest, canonical_manifest, check_manifest
+from app.files.problems import ProblemCollector
 from app.files.snapshot import SnapshotError, build_snapshot, read_snapshot, verify_snapshot
 
 
@@ -413,3 +417,26 @@ def test_every_problem_code_is_in_the_documentation():
     found -= {"invalid_snapshot", "unknown_split", "labels_hidden"}
     rows = re.findall(r"^\| (`[a-z_0-9`, ]+`) \|", listed, re.MULTILINE)
     assert {code for row in rows for code in re.findall(r"[a-z_0-9]+", row)} == found
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "title", "x"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(key=st.sampled_from([*REQUIRED_KEYS, *OPTIONAL_KEYS, "other"]), value=_VALUES)
+def test_no_value_of_a_manifest_key_breaks_the_check(parts, key, value):
+    """Whatever stands there: problems that can be written as JSON, or a manifest with a canonical text."""
+    raw = {"files": {}, **parts.manifest, key: value}
+    problems = ProblemCollector()
+    facts = check_manifest(raw, problems)
+    if problems:
+        assert json.dumps([problem.as_dict() for problem in problems.problems()])
+    else:
+        assert build_manifest(raw, facts).name == raw["name"]
+        assert json.loads(canonical_manifest(raw))["name"] == raw["name"]
