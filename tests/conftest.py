@@ -140,10 +140,11 @@ def empty_database(server_url: str) -> Iterator[str]:
     _drop_database(server_url, name)
 
 
-def _create_database(server_url: str, *, template: str = "template1") -> str:
+def _create_database(server_url: str, *, template: str = "template0") -> str:
     name = f"otboard_test_{uuid.uuid4().hex}"
     with psycopg.connect(conninfo(server_url), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        # A server whose cluster was made without a locale has another encoding.
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8'")
     return name
 
 

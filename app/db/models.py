@@ -243,6 +243,8 @@ class Trajectory(Base):
         ),
         CheckConstraint("cardinality(correct_probes) = cardinality(retained_tokens)", name="correct_probes_length"),
         CheckConstraint("cardinality(end_margin) = cardinality(retained_tokens)", name="end_margin_length"),
+        CheckConstraint("cardinality(step_logprob) = cardinality(retained_tokens) - 1", name="step_logprob_length"),
+        CheckConstraint("cardinality(token_ids) = thinking_tokens", name="token_ids_length"),
         CheckConstraint("0 <= ALL (token_ids)", name="token_ids"),
         CheckConstraint("0 < ALL (block_tokens)", name="block_tokens"),
     )
@@ -260,7 +262,7 @@ class Trajectory(Base):
     end_margin: Mapped[list[float] | None] = mapped_column(ARRAY(REAL))
     token_ids: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
     block_tokens: Mapped[list[int] | None] = mapped_column(ARRAY(Integer))
-    # json, not jsonb, which refuses the character U+0000 that a model may well print.
+    # json is stored as it is sent: nothing asks inside it, so there is no use in taking it apart.
     probe_answers: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     step_logprob: Mapped[list[float] | None] = mapped_column(ARRAY(REAL))
 

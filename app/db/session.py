@@ -48,7 +48,12 @@ def make_engine(url: str, *, pool_size: int = 10) -> Engine:
         pool_size=pool_size,
         max_overflow=0,
         pool_pre_ping=True,
-        connect_args={"options": "-c timezone=UTC", "application_name": "otboard", "connect_timeout": 10},
+        connect_args={
+            "options": "-c timezone=UTC",
+            "client_encoding": "utf8",
+            "application_name": "otboard",
+            "connect_timeout": 10,
+        },
     )
 
 
@@ -58,18 +63,24 @@ def session_factory(engine: Engine) -> sessionmaker[Session]:
 
 
 def check_connection(engine: Engine) -> None:
-    """Connect once and look at the server's version.
+    """Connect once and look at the server's version and the database's encoding.
 
     Raises
     ------
-    UnreachableError : nothing answers, the login or database is refused, or the server is older than 14.
+    UnreachableError : nothing answers, the login or database is refused, the server is older than 14, or the database
+        cannot hold every text.
     """
     place = engine.url.render_as_string(hide_password=True)
+    query = text("SELECT current_setting('server_version_num')::int, current_setting('server_encoding')")
     try:
         with engine.connect() as connection:
-            version = int(connection.scalar(text("SELECT current_setting('server_version_num')::int")) or 0)
+            version, encoding = connection.execute(query).one()
     except OperationalError as exc:
         reason = str(exc.orig).strip().splitlines()[0] if exc.orig else "no answer"
         raise UnreachableError(f"the database {place} cannot be reached: {reason}") from exc
     if version < MINIMUM_SERVER_VERSION:
         raise UnreachableError(f"the database {place} is PostgreSQL {version // 10000}; 14 or later is needed")
+    if encoding != "UTF8":
+        raise UnreachableError(
+            f"the database {place} has the encoding {encoding}; create one with ENCODING 'UTF8' TEMPLATE template0"
+        )

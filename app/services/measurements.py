@@ -126,7 +126,8 @@ def _load_frozen(session: Session, snapshot: models.Snapshot, data_dir: Path) ->
 
 def _read_cache(path: Path) -> Measurements | None:
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # Opened here, since numpy leaves a file open that it cannot make sense of.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             described = json.loads(stored["description"].tobytes())
             cells = [
                 Cell(**_with_tuples(cell), **{name: stored[f"{idx}.{name}"] for name in CELL_ARRAYS})

@@ -271,6 +271,11 @@ def _create_measurements() -> None:
         sa.CheckConstraint(
             "is_strictly_increasing(retained_tokens)", name=op.f("ck_trajectories_retained_tokens_increase")
         ),
+        sa.CheckConstraint(
+            "cardinality(step_logprob) = cardinality(retained_tokens) - 1",
+            name=op.f("ck_trajectories_step_logprob_length"),
+        ),
+        sa.CheckConstraint("cardinality(token_ids) = thinking_tokens", name=op.f("ck_trajectories_token_ids_length")),
         sa.CheckConstraint("retained_tokens[1] = 0", name=op.f("ck_trajectories_retained_tokens_start")),
         sa.CheckConstraint(
             "retained_tokens[cardinality(retained_tokens)] = thinking_tokens",

@@ -84,7 +84,7 @@ def is_running(data_dir: Path) -> bool:
 
 def query(url: str, statement: str) -> object:
     with psycopg.connect(conninfo(url)) as connection:
-        cursor = connection.execute(statement)  # type: ignore[call-overload]
+        cursor = connection.execute(statement)
         row = cursor.fetchone() if cursor.description else None
     return row[0] if row else None
 

@@ -150,5 +150,5 @@ def test_records_are_only_ever_added(
 ) -> None:
     connection.execute(ADD_SCORE, ids)
     with pytest.raises(psycopg.errors.RestrictViolation) as refused:
-        connection.execute(sql.SQL(change).format(sql.Identifier(table)))  # type: ignore[arg-type]
+        connection.execute(sql.SQL(change).format(sql.Identifier(table)))
     assert refused.value.diag.constraint_name == "append_only"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import uuid
 from datetime import timedelta
 
 import psycopg
@@ -62,6 +63,21 @@ def test_missing_database(server_url: str) -> None:
             check_connection(engine)
     finally:
         engine.dispose()
+
+
+def test_database_of_another_encoding(server_url: str) -> None:
+    """Debian makes its cluster with SQL_ASCII where no locale is set: lengths and sorting of texts go wrong there."""
+    name = f"otboard_test_{uuid.uuid4().hex}"
+    with psycopg.connect(conninfo(server_url), autocommit=True) as connection:
+        options = "TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+        connection.execute(f"CREATE DATABASE {name} {options}")
+        engine = make_engine(normalise_url(server_url).set(database=name).render_as_string(hide_password=False))
+        try:
+            with pytest.raises(UnreachableError, match="SQL_ASCII"):
+                check_connection(engine)
+        finally:
+            engine.dispose()
+            connection.execute(f"DROP DATABASE {name}")
 
 
 def test_connections_speak_utc(server_url: str) -> None:
