@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +84,8 @@ def stop_with_parent() -> None:
     """Stop this process by SIGTERM as soon as its standard input ends, which is when its supervisor has."""
 
     def wait_for_end() -> None:
-        while sys.stdin.buffer.read(4096):
+        # Not through sys.stdin: its buffer's lock, held by this thread, would abort the interpreter at its end.
+        while os.read(0, 4096):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
