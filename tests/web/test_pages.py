@@ -1,0 +1,355 @@
+"""Pages as documents: what they say, which headers they carry, how they answer errors and forms."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import Any
+
+import httpx
+import pytest
+import zstandard
+
+from app.db import models
+from app.evaluator.strategies import Strategy
+from app.plots.captions import SYNTHETIC_NOTICE
+from app.services.demo import PROGRESS_FILE
+from app.services.submissions import SYSTEM, SubmissionState, find_locked, transition
+from app.web.security import CONTENT_SECURITY_POLICY
+from app.web.vendor import PLOTLY_PATH
+
+BOARD = "/?snapshot=small&split=test&strategy=dynamic_early_exit"
+PATHS = [
+    "/",
+    f"{BOARD}&model=alpha&benchmark=math&axis=log",
+    "/?strategy=dynamic_routing&split=validation",
+    "/snapshots",
+    "/snapshots/small",
+    "/snapshots/small?model=beta&benchmark=logic&axis=log",
+    "/snapshots/hidden?split=test",
+    "/snapshots/unfrozen",
+    "/submit",
+    "/sign-in",
+    "/about",
+    "/methods/patience",
+    "/nothing/here",
+]
+
+
+def _find_id(site: Any, method: str) -> str:
+    board = site.get_json("/leaderboard?snapshot=small&split=test&strategy=dynamic_early_exit")
+    found: str = next(row["submission_id"] for row in board["rows"] if row["method"] == method)
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_page_has_script_or_style_inside(site: Any, path: str) -> None:
+    answer = site.get(path)
+    assert answer.headers["Content-Security-Policy"] == CONTENT_SECURITY_POLICY
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=", answer.text)
+    for attributes in re.findall(r"<script([^>]*)>", answer.text):
+        assert 'type="application/json"' in attributes or re.search(r'src="/static/', attributes)
+    for address in re.findall(r'(?:src|href|action)="([^"]*)"', answer.text):
+        assert address.startswith(("/", "#")), address
+
+
+@pytest.mark.parametrize("path", ["/", "/snapshots/small", "/submissions/{id}"])
+def test_a_synthetic_snapshot_says_so_on_its_pages_and_in_its_plots(site: Any, path: str) -> None:
+    text = site.get(path.format(id=_find_id(site, "patience"))).text
+    banner, rest = text.split("<main", 1)
+    assert SYNTHETIC_NOTICE in banner
+    assert SYNTHETIC_NOTICE in rest.split("</figcaption>")[0]
+    assert SYNTHETIC_NOTICE not in site.get("/snapshots/hidden").text
+
+
+def test_the_board_titles_what_the_best_method_realises(site: Any) -> None:
+    board = site.get_json("/leaderboard?snapshot=small&split=test&strategy=dynamic_early_exit")
+    best = next(row for row in board["rows"] if not row["is_control"])
+    share = f"{100 * best['realised_potential']:.0f}\u00a0%"
+    title = re.search(r"<figcaption>\s*<h2>(.*?)</h2>", site.get(BOARD).text)
+    assert title
+    assert title[1] == f"Half &lt;oracle&gt; &amp; co realises {share} of what early exit could"
+
+
+def test_the_board_keeps_the_whole_view_in_its_address(site: Any) -> None:
+    text = site.get(f"{BOARD}&model=alpha&benchmark=math").text
+    for choice in ("small", "test", "alpha", "math"):
+        assert re.search(rf'<option value="{choice}" selected>', text)
+    assert 'href="/?snapshot=small&amp;split=test&amp;strategy=fixed_budget&amp;model=alpha&amp;benchmark=math"' in text
+    view = "snapshot=small&amp;split=test&amp;strategy=dynamic_early_exit&amp;model=alpha&amp;benchmark=math"
+    assert f'href="/api/v1/leaderboard?{view}&amp;format=csv"' in text
+    assert f'href="/api/v1/leaderboard?{view}"' in text
+    assert f'href="/?{view}&amp;axis=log#board-figure"' in text
+
+
+def test_operating_points_are_drawn_on_boards_of_one_cell_only(site: Any) -> None:
+    cell = site.get(f"{BOARD}&model=alpha&benchmark=math").text
+    assert '"text":["1","2","3"]' in cell
+    for whole in (BOARD, f"{BOARD}&model=alpha", f"{BOARD}&benchmark=math"):
+        assert '"text":["1","2","3"]' not in site.get(whole).text
+
+
+def test_a_cell_with_few_questions_has_figures_and_no_rank(site: Any) -> None:
+    text = site.get(f"{BOARD}&model=alpha&benchmark=logic").text
+    assert "fewer than 20 questions" in text
+    assert not re.search(r'<td class="rank">\d', text)
+
+
+def test_an_empty_board_says_what_to_do(site: Any) -> None:
+    text = site.get("/?snapshot=small&split=all&strategy=fixed_budget").text
+    assert f"otboard submit actions.parquet --server {site.url} --snapshot small" in text
+    assert "With fixed budgets, the oracle keeps full-thinking accuracy on" in text
+
+
+def test_frontiers_that_are_not_computed_yet_are_announced(site: Any) -> None:
+    assert "The frontiers of this split are being computed." in site.get("/?snapshot=small&split=validation").text
+    assert "of this split are being computed" in site.get("/snapshots/small?split=validation").text
+
+
+def test_a_hidden_split_shows_nothing_that_rests_on_its_labels(site: Any) -> None:
+    text = site.get("/snapshots/hidden?split=test").text
+    assert "The labels of this split are hidden" in text
+    assert "OR" not in text.split("<main")[1].split("Splits</h2>")[0]
+    assert "plotly" not in text
+
+
+def test_a_snapshot_that_is_not_frozen_says_how_to_freeze_it(site: Any) -> None:
+    assert "otboard snapshot freeze unfrozen" in site.get("/snapshots/unfrozen").text
+
+
+def test_the_snapshots_table_is_the_overthinking_document(site: Any) -> None:
+    document = site.get_json("/snapshots/small/overthinking?split=test")
+    text = site.get("/snapshots/small").text
+    cell = next(c for c in document["cells"] if (c["model"], c["benchmark"]) == ("alpha", "logic"))
+    names = ("overthinking_ratio", "accuracy_degradation")
+    table = text.split("<caption>Overthinking</caption>")[1].split("</table>")[0]
+    row = table.split('<th scope="row">alpha</th>')[1].split("</tr>")[0]
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row)[2:4] == [f"{100 * cell[name]:.1f}" for name in names]
+    means = re.findall(r"<td[^>]*>(.*?)</td>", table.split('<th scope="row">Mean</th>')[1])
+    assert means[-2:] == [f"{100 * document['macro'][name]:.1f}" for name in names]
+    assert f"{100 * document['macro']['overthinking_ratio']:.1f}\u00a0% of the thinking" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/nothing/here", 404, "There is nothing at this address."),
+        ("/snapshots/none", 404, "There is no snapshot &#39;none&#39;."),
+        ("/?snapshot=small&model=gamma", 404, "no model &#39;gamma&#39;"),
+        ("/?snapshot=small&split=dev", 404, "no question in a split &#39;dev&#39;"),
+        ("/?strategy=guessing", 422, "strategy"),
+        ("/submissions/AAAAAAAAAAAA", 404, "There is no submission"),
+        ("/methods/none", 404, "There is no method"),
+        ("/submissions", 401, "Sign in first"),
+        ("/snapshots?cursor=x", 422, "cursor"),
+        ("/static/none.css", 404, "There is nothing at this address."),
+    ],
+)
+def test_an_error_is_a_page_that_says_what_happened(site: Any, path: str, status: int, words: str) -> None:
+    answer = site.get(path)
+    assert answer.status_code == status
+    assert words in answer.text
+    assert "<h1>" in answer.text
+
+
+def test_an_error_to_a_program_is_problem_json(site: Any) -> None:
+    answer = httpx.get(f"{site.url}/snapshots/none", headers={"Accept": "application/json"})
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(("accepted", "encoding"), [("gzip, zstd", "zstd"), ("gzip", "gzip"), ("identity", None)])
+def test_plotly_comes_compressed_and_is_kept_for_good(site: Any, accepted: str, encoding: str | None) -> None:
+    script = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    with httpx.stream("GET", site.url + PLOTLY_PATH, headers={"Accept-Encoding": accepted}) as answer:
+        sent = b"".join(answer.iter_raw())
+    assert answer.headers.get("Content-Encoding") == encoding
+    assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert "Accept-Encoding" in answer.headers["Vary"]
+    if encoding:
+        assert len(sent) < len(script) / 3
+    if encoding == "zstd":
+        sent = zstandard.ZstdDecompressor().stream_reader(sent).read()
+    assert encoding == "gzip" or sent == script
+
+
+def test_an_asset_is_kept_for_good_under_its_version_only(site: Any) -> None:
+    address = re.search(r'href="(/static/otboard\.css\?v=[0-9a-f]+)"', site.get("/about").text)
+    assert address
+    assert "immutable" in site.get(address[1]).headers["Cache-Control"]
+    assert site.get("/static/otboard.css?v=old").headers["Cache-Control"] == "no-cache"
+    assert site.get("/static/..%2fpyproject.toml").status_code == 404
+
+
+def test_what_a_method_is_called_cannot_become_markup(site: Any) -> None:
+    text = site.get(BOARD).text
+    assert "<oracle>" not in text
+    assert "/methods/Half%20%3Coracle%3E%20%26%20co" in text
+    assert "Half &lt;oracle&gt; &amp; co" in site.get("/methods/Half%20%3Coracle%3E%20%26%20co").text
+
+
+def _cookies(site: Any) -> dict[str, str]:
+    return {"otboard_session": site.token}
+
+
+BAD_FILE = b"model,benchmark,question_id,trajectory,action\nalpha,math,math-test-00,0,999\nalpha,math,nowhere,0,1\n"
+
+
+def test_a_rejected_submission_lists_every_problem_with_its_place(site: Any) -> None:
+    submission_id = site.submit(BAD_FILE, method="bad")
+    site.score(submission_id)
+    text = site.get(f"/submissions/{submission_id}", cookies=_cookies(site)).text
+    problems = site.get_json(f"/submissions/{submission_id}", headers={"Authorization": f"Bearer {site.token}"})
+    codes = {problem["code"] for problem in problems["problems"]}
+    assert {"action_out_of_range", "unknown_question", "incomplete_cell"} <= codes
+    rows = [
+        [re.sub("<.*?>", "", cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)]
+        for row in re.findall(r"<tr>(.*?)</tr>", text.split('class="problems"')[1].split("</table>")[0], re.DOTALL)[1:]
+    ]
+    assert ["action_out_of_range", "2", "action"] in [row[:3] for row in rows]
+    assert ["unknown_question", "3", "question_id"] in [row[:3] for row in rows]
+    assert len(rows) == len(problems["problems"])
+
+
+def test_a_submission_of_others_is_not_there_until_it_is_published(site: Any) -> None:
+    submission_id = site.submit(BAD_FILE + b"\n", method="private")
+    assert site.get(f"/submissions/{submission_id}").status_code == 404
+    assert site.get(f"/submissions/{submission_id}", cookies=_cookies(site)).status_code == 200
+
+
+def test_a_waiting_submission_shows_its_place_and_whether_a_worker_lives(site: Any) -> None:
+    submission_id = site.submit(BAD_FILE + b"\n\n", method="waiting")
+    text = site.get(f"/submissions/{submission_id}", cookies=_cookies(site)).text
+    assert re.search(r"Next to be scored|Number \d+ in the queue", text)
+    assert "No worker has shown a sign of life" in text
+    assert '<noscript><meta http-equiv="refresh"' in text
+
+
+def test_a_failure_of_ours_says_so_and_can_be_tried_again(site: Any) -> None:
+    submission_id = site.submit(BAD_FILE + b"\n\n\n", method="failing")
+    with site.sessions.begin() as session:
+        row = find_locked(session, submission_id)
+        assert row is not None
+        row.failure_reason = "the worker ran out of memory"
+        transition(session, row, SubmissionState.FAILED, actor=SYSTEM, reason="out of attempts")
+    page = site.get(f"/submissions/{submission_id}", cookies=_cookies(site)).text
+    assert "Scoring failed on our side, not because of the file: the worker ran out of memory." in page
+    answer = _post(site, f"/submissions/{submission_id}/retry")
+    assert answer.status_code == 303
+    with site.sessions.begin() as session:
+        assert session.get_one(models.Submission, submission_id).state == SubmissionState.RECEIVED
+
+
+def _post(site: Any, path: str, **options: Any) -> httpx.Response:
+    """Send a form as a signed-in browser does from one of the site's own pages."""
+    headers = {"Accept": "text/html", "Origin": site.url} | options.pop("headers", {})
+    return httpx.post(site.url + path, headers=headers, cookies=_cookies(site), **options)
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "http://elsewhere.example"}, {"Sec-Fetch-Site": "same-site"}])
+def test_a_form_of_another_site_changes_nothing(site: Any, headers: dict[str, str]) -> None:
+    answer = _post(site, f"/submissions/{_find_id(site, 'patience')}/withdraw", headers=headers)
+    assert answer.status_code == 403
+    assert "comes from another site" in answer.text
+    assert _find_id(site, "patience")
+
+
+def test_the_form_refuses_what_is_missing_and_names_it(site: Any) -> None:
+    answer = _post(site, "/submit", data={"snapshot": "small"}, files={"file": ("a.csv", BAD_FILE)})
+    assert answer.status_code == 422
+    assert "strategy" in answer.text
+    assert "method" in answer.text
+    without = _post(site, "/submit", data={"snapshot": "small"}, files={})
+    assert without.status_code in (400, 422)
+
+
+def test_checking_lists_problems_and_stores_nothing(site: Any) -> None:
+    target = {"snapshot": "small", "split": "test", "strategy": "dynamic_early_exit"}
+    answer = _post(site, "/check", data=target, files={"file": ("a.csv", BAD_FILE)})
+    assert answer.status_code == 422
+    assert "action_out_of_range" in answer.text
+    caps = _write_caps(site)
+    sound = _post(site, "/check", data=target | {"strategy": "fixed_budget"}, files={"file": ("caps.csv", caps)})
+    assert sound.status_code == 200
+    assert "The file is sound" in sound.text
+    assert "4 of 4" in sound.text
+
+
+def _write_caps(site: Any, cap: int = 100) -> bytes:
+    rows = [
+        f"{cell.model},{cell.benchmark},{question},{cap}"
+        for cell in site.measurements.select("test").cells
+        for question in cell.question_ids
+    ]
+    return "\n".join(["model,benchmark,question_id,action", *rows]).encode()
+
+
+def test_a_submission_by_form_is_scored_published_and_withdrawn(site: Any) -> None:
+    fields = {"snapshot": "small", "split": "test", "strategy": "fixed_budget", "method": "caps", "description": ""}
+    answer = _post(site, "/submit", data=fields, files={"file": ("caps.csv", _write_caps(site, 150))})
+    assert answer.status_code == 303
+    address = answer.headers["Location"]
+    submission_id = address.rpartition("/")[2]
+    site.score(submission_id)
+    scored = site.get(address, cookies=_cookies(site)).text
+    assert "Publish on the board" in scored
+    assert _post(site, f"{address}/publish").status_code == 303
+    board = site.get("/?snapshot=small&split=test&strategy=fixed_budget").text
+    assert f'href="{address}">caps</a>' in board
+    assert _post(site, f"{address}/withdraw").status_code == 303
+    assert f'href="{address}">caps</a>' not in site.get("/?snapshot=small&split=test&strategy=fixed_budget").text
+    assert "Withdrawn" in site.get("/submissions", cookies=_cookies(site)).text
+
+
+def test_a_scored_page_has_the_figures_of_the_score_document(site: Any) -> None:
+    submission_id = _find_id(site, "patience")
+    score = site.get_json(f"/submissions/{submission_id}/score")
+    text = site.get(f"/submissions/{submission_id}").text
+    shown = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text.split('class="figures"')[1].split("</dl>")[0]))
+    board = score["summary"]
+    assert shown["Realised potential"] == f"{100 * board['realised_potential']:.1f}\u00a0%".replace("-", "−")
+    assert shown["Area"] == f"{100 * board['area']:.1f}\u00a0%"
+    assert shown["Gap to the oracle"] == f"{100 * board['gap']:.1f}\u00a0points"
+    assert shown["Settings"] == "3"
+    settings = text.split("<h2>Settings</h2>")[1].split("</table>")[0]
+    first = re.findall(r"<td[^>]*>(.*?)</td>", settings)[:7]
+    names = ("beta", "accuracy", "gap", "early_loss", "late_loss", "wasted", "forgone")
+    assert first == [f"{100 * score['settings'][0][name]:.1f}" for name in names]
+
+
+def test_a_submission_shows_the_board_that_is_asked_for(site: Any) -> None:
+    address = f"/submissions/{_find_id(site, 'patience')}"
+    text = site.get(f"{address}?model=alpha&benchmark=math").text
+    assert "On alpha on math:" in text
+    assert '"text":["1","2","3"]' in text
+    # A board on which the submission does not stand is not an error of the reader's.
+    assert "On the whole snapshot:" in site.get(f"{address}?model=gamma").text
+
+
+def test_many_settings_are_cut_and_the_rest_is_linked(site: Any) -> None:
+    text = site.get(f"/submissions/{_find_id(site, 'random')}").text
+    assert "The first 50 of 256." in text
+    assert text.split("<h2>Settings</h2>")[1].split("</table>")[0].count('<th scope="row">') == 50
+
+
+def test_without_a_snapshot_the_board_says_how_to_get_one(empty_site: Any) -> None:
+    text = empty_site.get("/").text
+    assert "No board yet" in text
+    assert "otboard snapshot freeze" in text
+    assert "There is no snapshot yet." in empty_site.get("/snapshots").text
+    assert "There is no frozen snapshot yet" in empty_site.get("/submit").text
+
+
+def test_while_the_demo_is_being_made_the_board_says_how_far_it_is(empty_site: Any) -> None:
+    progress = '{"step": 2, "n_steps": 9, "message": "storing them in the database", "state": "running"}'
+    (empty_site.config.data_dir / PROGRESS_FILE).write_text(progress)
+    text = empty_site.get("/").text
+    assert "The demo’s data is being prepared" in text
+    assert "Step 2 of 9: storing them in the database." in text
+    assert 'http-equiv="refresh"' in text
+
+
+def test_every_strategy_has_a_tab_with_its_colour(site: Any) -> None:
+    text = site.get("/").text
+    for strategy in Strategy:
+        assert f'<li class="strategy-{strategy.value.replace("_", "-")}">' in text
