@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from app.evaluator.measurements import IntArray
 from app.evaluator.strategies import Strategy
 from app.files.action_columns import ALL_COLUMNS, Layout, RowBatch, check_column_names, refuse_repeated_names
 from app.files.action_problems import ActionProblems
@@ -23,8 +24,8 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 def read_csv_batches(source: ByteSource, *, strategy: Strategy, problems: ActionProblems) -> Iterator[RowBatch]:
     """Yield the rows of a CSV file: UTF-8 with or without a mark, a header, commas, LF or CRLF, blank lines ignored.
 
-    A block of a few megabytes is parsed by Arrow where every line of it is one row, and record by record where not
-    (blank lines, line ends inside quotation marks, rows that are too short or long, bytes that are not UTF-8), so
+    A block of a few megabytes is parsed by Arrow where every line of it that is not blank is one row, and record by
+    record where not (line ends inside quotation marks, rows that are too short or long, bytes that are not UTF-8), so
     that every row keeps the number an editor shows.
     """
     reader: _RowReader | None = None
@@ -57,21 +58,21 @@ class _RowReader:
         )
 
     def read(self, block: LineBlock) -> RowBatch:
+        lines = _number_lines(block)
         table = None if b"\n," in block.data or block.data.startswith(b",") else self._parse(block)
-        if table is None:
+        if table is None or table.num_rows != len(lines):
             return self._read_one_by_one(block)
-        rows = np.arange(block.first_line, block.first_line + table.num_rows, dtype=np.int64)
         columns = {name: table.column(str(place)).combine_chunks() for name, place in self._place.items()}
-        return RowBatch(rows, {name: _single_chunk(column) for name, column in columns.items()})
+        return RowBatch(lines, {name: _single_chunk(column) for name, column in columns.items()})
 
     def _parse(self, block: LineBlock) -> pa.Table | None:
-        """Return the block as Arrow reads it, or None where its lines are not its rows."""
+        """Return the block as Arrow reads it, or None where it refuses a row."""
         options = pa.csv.ReadOptions(
             column_names=[str(place) for place in range(self._n_columns)], block_size=len(block.data) + 1
         )
         parse_options = self._quoted if b'"' in block.data else self._unquoted
         try:
-            table = pa.csv.read_csv(
+            return pa.csv.read_csv(
                 pa.BufferReader(block.data),
                 read_options=options,
                 parse_options=parse_options,
@@ -79,8 +80,6 @@ class _RowReader:
             )
         except pa.ArrowInvalid:
             return None
-        n_lines = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
-        return table if table.num_rows == n_lines else None
 
     def _read_one_by_one(self, block: LineBlock) -> RowBatch:
         text = block.data.decode("utf-8", errors="surrogateescape")
@@ -122,6 +121,18 @@ class _RowReader:
         if not all(value.isascii() or _is_unicode(value) for value in record):
             return "the row is not UTF-8; save the file as UTF-8"
         return None
+
+
+def _number_lines(block: LineBlock) -> IntArray:
+    """Return the numbers of the block's lines that are not empty."""
+    octets = np.frombuffer(block.data, dtype=np.uint8)
+    ends = np.flatnonzero(octets == ord("\n"))
+    if not block.data.endswith(b"\n"):
+        ends = np.append(ends, len(octets))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    lengths = ends - starts
+    is_empty = (lengths == 0) | ((lengths == 1) & (octets[np.minimum(starts, len(octets) - 1)] == ord("\r")))
+    return np.asarray(np.flatnonzero(~is_empty) + block.first_line, dtype=np.int64)
 
 
 def _is_blank(record: list[str]) -> bool:

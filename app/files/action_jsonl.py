@@ -18,8 +18,6 @@ from app.files.action_problems import ActionProblems, show_value
 from app.files.action_streams import ByteSource, LineBlock, read_line_blocks
 
 _TEXT_COLUMNS = (*KEY_COLUMNS, "setting")
-# Integers of more digits are kept as decimals: Python refuses to convert those of thousands of digits.
-_MAX_INTEGER_DIGITS = 300
 _MAX_EXACT_FLOAT = 2.0**53
 _MAX_UNKNOWN_NAMES = 200
 
@@ -114,6 +112,8 @@ class _RowReader:
 
     def _has_right_columns(self, record: dict[str, object], row: int) -> bool:
         """Record a column that the row has beside those of the first row, or lacks; False if it lacks one."""
+        if record.keys() == self._column_of.keys():
+            return True
         for name in record:
             if name not in self._column_of and name not in self._reported:
                 self._report_name(name, row)
@@ -142,6 +142,11 @@ class _Pairs(list[tuple[str, object]]):
     """An object's members in order, repeated names included."""
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs)
+# Python refuses to make integers of thousands of digits; decimals keep all of them.
+_DECIMAL_DECODER = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=Decimal)
+
+
 def _parse_line(line: bytes) -> object:
     """Parse one line, keeping repeated names and the digits of every integer.
 
@@ -150,15 +155,16 @@ def _parse_line(line: bytes) -> object:
     ValueError : not UTF-8, not JSON, or a text with half of a surrogate pair.
     """
     text = line.decode()
-    parsed: object = json.loads(text, object_pairs_hook=_Pairs, parse_int=_parse_int)
-    if isinstance(parsed, _Pairs) and "\\u" in text:
+    try:
+        parsed: object = _DECODER.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        parsed = _DECIMAL_DECODER.decode(text)
+    if "\\u" in text:
         # Half a pair is no character: no UTF-8 file can hold it, and no message could show it.
         json.dumps(parsed, ensure_ascii=False, default=str).encode()
     return parsed
-
-
-def _parse_int(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else Decimal(digits)
 
 
 def _explain(exc: Exception) -> str:
