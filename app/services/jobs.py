@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
+from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from sqlalchemy import text
 from sqlalchemy.orm import Session
@@ -86,11 +87,16 @@ async def retry_stalled_jobs(timeout_seconds: float) -> int:
 
     A worker killed in mid-job leaves the job marked as being done. Its heartbeat stops: so the job is found.
     """
-    stalled = list(await queue.job_manager.get_stalled_jobs(seconds_since_heartbeat=timeout_seconds))
-    for job in stalled:
+    n_retried = 0
+    for job in await queue.job_manager.get_stalled_jobs(seconds_since_heartbeat=timeout_seconds):
+        try:
+            await queue.job_manager.retry_job(job)
+        except ConnectorException:
+            # Another worker found it too and was faster, or its own worker finished it after all.
+            continue
+        n_retried += 1
         logger.warning("job %s of a silent worker goes back on the queue: %s", job.id, job.call_string)
-        await queue.job_manager.retry_job(job)
-    return len(stalled)
+    return n_retried
 
 
 def run_worker(config: Config, url: str, *, context: dict[str, Any], wait: bool = True) -> None:
