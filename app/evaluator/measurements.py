@@ -99,6 +99,15 @@ class Cell:
         return self.n_trajectories * self.probes_per_position
 
     @cached_property
+    def length_keys(self) -> IntArray:
+        """L(k) of every position, moved apart by trajectory so that the whole array rises strictly, int64.
+
+        The key of t tokens in trajectory i is ``i * (longest + 1) + t``, `longest` being the cell's largest L(n).
+        """
+        apart = int(self.retained_tokens.max()) + 1
+        return self.trajectory_of_position * apart + self.retained_tokens
+
+    @cached_property
     def has_labels(self) -> bool:
         """Whether every position's `correct_probes` is known."""
         return bool((self.correct_probes >= 0).all())

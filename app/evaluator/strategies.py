@@ -91,7 +91,8 @@ def find_positions_at_tokens(cell: Cell, tokens: IntArray) -> IntArray:
 
     Notes
     -----
-    Retained tokens rise strictly inside a trajectory, so counting L(k) <= cap gives the position. O(positions).
+    Retained tokens rise strictly inside a trajectory, so one binary search per trajectory finds the position.
+    O(trajectories log positions), once the cell's search keys are made.
 
     Examples
     --------
@@ -100,8 +101,9 @@ def find_positions_at_tokens(cell: Cell, tokens: IntArray) -> IntArray:
     >>> find_positions_at_tokens(cell, np.array([255, 300])).tolist()
     [0, 2]
     """
-    kept = cell.retained_tokens <= tokens[cell.trajectory_of_position]
-    return np.add.reduceat(kept.astype(np.int64), cell.first_idx) - 1
+    longest = int(cell.retained_tokens.max())
+    wanted = np.arange(cell.n_trajectories) * (longest + 1) + np.minimum(tokens, longest)
+    return np.searchsorted(cell.length_keys, wanted, side="right") - 1 - cell.first_idx
 
 
 def select_positions(cell: Cell, strategy: Strategy, actions: IntArray) -> IntArray:
