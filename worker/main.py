@@ -36,7 +36,9 @@ def run_scoring_worker(config: Config, *, concurrency: int = 1, until_idle: bool
     with open_database(config) as url:
         engine = make_engine(url, pool_size=config.database_pool_size)
         upgrade_database(engine)
-        context = tasks.make_context(config, session_factory(engine))
+        sessions = session_factory(engine)
+        tasks.defer_reaping(sessions)
+        context = tasks.make_context(config, sessions)
         logger.info("working off jobs as %s", tasks.ACTOR)
         try:
             jobs.run_worker(config, url, context=context, wait=not until_idle)

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from typing import Any
 
 from procrastinate import JobContext
+from procrastinate.exceptions import AlreadyEnqueued
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
@@ -17,6 +19,7 @@ from app.services.uploads import remove_orphans
 
 logger = logging.getLogger(__name__)
 
+REAP_PRIORITY = 100
 REAP_EVERY_SECONDS = 10
 SWEEP_EVERY_SECONDS = 3600
 KEEP_JOBS_HOURS = 24 * 7
@@ -43,7 +46,7 @@ def prepare_snapshot(context: JobContext, *, snapshot_id: int, split: str) -> No
 
 
 @jobs.queue.periodic(cron=jobs.REAP_CRON)
-@jobs.queue.task(name=jobs.REAP, queue=jobs.REAP, queueing_lock=jobs.REAP, priority=100, pass_context=True)
+@jobs.queue.task(name=jobs.REAP, queue=jobs.REAP, queueing_lock=jobs.REAP, priority=REAP_PRIORITY, pass_context=True)
 async def reap(context: JobContext, timestamp: int) -> None:
     """Take up what dead workers left, and remove files that no submission refers to."""
     config: Config = context.additional_context["config"]
@@ -55,6 +58,15 @@ async def reap(context: JobContext, timestamp: int) -> None:
         await jobs.queue.job_manager.delete_old_jobs(
             nb_hours=KEEP_JOBS_HOURS, include_failed=True, include_cancelled=True, include_aborted=True
         )
+
+
+def defer_reaping(sessions: sessionmaker[Session]) -> None:
+    """Queue a look after what dead workers left, which a worker that starts does first of all."""
+    try:
+        with sessions.begin() as session:
+            jobs.defer(session, jobs.REAP, priority=REAP_PRIORITY, timestamp=int(time.time()))
+    except AlreadyEnqueued:
+        logger.debug("a reaper waits already")
 
 
 def _reap(config: Config, sessions: sessionmaker[Session]) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -29,13 +27,13 @@ from app.errors import AppError
 from app.evaluator.measurements import Measurements
 from app.evaluator.strategies import ActionTable, Strategy
 from app.files.actions import write_actions
-from app.files.atomic import replaced_file
 from app.files.snapshot import Snapshot, load_measurements
 from app.files.synthetic import draw_snapshot
 from app.log import configure_logging
 from app.processes import stop_with_parent
 from app.services import snapshots
 from app.services.accounts import CONTROL_TEAM, Identity, ensure_account
+from app.services.demo_progress import DemoProgress, write_demo_progress
 from app.services.submissions import (
     SubmissionState,
     accept_submission,
@@ -50,7 +48,6 @@ Sessions = sessionmaker[Session]
 EXAMPLE_TEAM = "examples"
 SPLITS = ("test", "validation")
 POLL_SECONDS = 0.5
-PROGRESS_FILE = "demo-progress.json"
 # Leaves the processor to the pages and the scoring worker.
 NICENESS = 10
 CONTROL_DESCRIPTIONS = {
@@ -66,16 +63,6 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class DemoProgress:
-    """How far the demo's data is: `step` of `n_steps`, being `message`; `state` is running, done or failed."""
-
-    step: int
-    n_steps: int
-    message: str
-    state: str
-
-
-@dataclass(frozen=True)
 class _Entry:
     """A submission that the demo makes."""
 
@@ -85,13 +72,6 @@ class _Entry:
     strategy: Strategy
     split: str
     build: Callable[[], ActionTable]
-
-
-def find_demo_progress(data_dir: Path) -> DemoProgress | None:
-    """Return how far the demo's data is, or None where no demo was ever started here."""
-    with suppress(FileNotFoundError):
-        return DemoProgress(**json.loads((data_dir / PROGRESS_FILE).read_text(encoding="utf-8")))
-    return None
 
 
 def run_demo(sessions: Sessions, config: Config, *, scale: float = 1.0) -> None:
@@ -141,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             engine.dispose()
     except AppError as exc:
         logger.error("the demo's data could not be made: %s", exc.detail)
-        _write_progress(config.data_dir, DemoProgress(0, 0, exc.detail, "failed"))
+        write_demo_progress(config.data_dir, DemoProgress(0, 0, exc.detail, "failed"))
         return 1
     return 0
 
@@ -157,17 +137,11 @@ class _Steps:
     def begin(self, message: str) -> None:
         self._step += 1
         logger.info("demo data, step %d of %d: %s", self._step, self._n_steps, message)
-        _write_progress(self._data_dir, DemoProgress(self._step, self._n_steps, message, "running"))
+        write_demo_progress(self._data_dir, DemoProgress(self._step, self._n_steps, message, "running"))
 
     def finish(self) -> None:
         logger.info("the demo's data is complete")
-        _write_progress(self._data_dir, DemoProgress(self._n_steps, self._n_steps, "complete", "done"))
-
-
-def _write_progress(data_dir: Path, progress: DemoProgress) -> None:
-    data_dir.mkdir(parents=True, exist_ok=True)
-    with replaced_file(data_dir / PROGRESS_FILE) as draft:
-        draft.write_text(json.dumps(asdict(progress)), encoding="utf-8")
+        write_demo_progress(self._data_dir, DemoProgress(self._n_steps, self._n_steps, "complete", "done"))
 
 
 def _ensure_frozen(sessions: Sessions, snapshot: Snapshot) -> None:

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
 from app.services import scoring, submissions
-from app.services.demo import find_demo_progress
+from app.services.demo_progress import find_demo_progress
 from app.services.methods import get_methods
 from app.services.snapshot_summaries import list_summaries
 from app.web.board_page import BoardQuery, load_board_page
