@@ -104,14 +104,17 @@ def start_embedded(data_dir: Path, *, options: Sequence[str] = ()) -> str:
     EmbeddedServerError : it cannot be created or started; the server's own words are in the message.
     """
     data_dir = data_dir.absolute()
-    data_dir.mkdir(parents=True, exist_ok=True)
-    with _thread_lock, _exclusive(data_dir):
-        cluster = data_dir / "postgres"
-        if not cluster.exists():
-            _create_cluster(cluster)
-        url = _start_server(cluster, options)
-        if data_dir not in _users:
-            _users[data_dir] = _take_part(data_dir)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        with _thread_lock, _exclusive(data_dir):
+            cluster = data_dir / "postgres"
+            if not cluster.exists():
+                _create_cluster(cluster)
+            url = _start_server(cluster, options)
+            if data_dir not in _users:
+                _users[data_dir] = _take_part(data_dir)
+    except OSError as exc:
+        raise EmbeddedServerError(f"the data folder {data_dir} cannot be used: {exc}") from exc
     return url
 
 

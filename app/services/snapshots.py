@@ -135,18 +135,25 @@ def export_snapshot(session: Session, name: str) -> files.Snapshot:
 
     Raises
     ------
-    SnapshotChangedError : its rows were changed before it was frozen, and give another hash.
+    SnapshotChangedError : its rows were changed before it was frozen: they have faults or give another hash.
     """
     stored = get_snapshot(session, name)
-    exported = files.build_snapshot(
-        stored.manifest, read_questions(session, stored.id), read_trajectories(session, stored.id)
-    )
-    if exported.sha256 != stored.sha256:
-        raise SnapshotChangedError(
-            f"Snapshot {name} was imported with the content hash {stored.sha256}, but its rows now give "
-            f"{exported.sha256}; remove it and import it again."
+    try:
+        exported = files.build_snapshot(
+            stored.manifest, read_questions(session, stored.id), read_trajectories(session, stored.id)
         )
+    except files.SnapshotError as exc:
+        raise SnapshotChangedError(_describe_change(stored, exc.detail), problems=exc.problems) from exc
+    if exported.sha256 != stored.sha256:
+        raise SnapshotChangedError(_describe_change(stored, f"the hash is now {exported.sha256}"))
     return exported
+
+
+def _describe_change(stored: models.Snapshot, what: str) -> str:
+    return (
+        f"Snapshot {stored.name} was imported with the content hash {stored.sha256} and its rows were changed since: "
+        f"{what}. Delete its row of the table snapshots and import it again."
+    )
 
 
 def freeze_snapshot(session: Session, name: str) -> models.Snapshot:

@@ -182,6 +182,12 @@ def test_folder_of_an_unknown_version(fresh_dir: Path) -> None:
         start_embedded(fresh_dir)
 
 
+def test_data_folder_that_cannot_be(fresh_dir: Path) -> None:
+    (fresh_dir / "data").write_text("a file where the folder should be")
+    with pytest.raises(EmbeddedServerError, match="cannot be used"):
+        start_embedded(fresh_dir / "data")
+
+
 def test_failure_says_what_the_server_said(data_dir: Path, server: str) -> None:
     stop_embedded(data_dir)
     with pytest.raises(EmbeddedServerError, match="no_such_parameter"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.db import models
@@ -207,11 +207,19 @@ def test_hidden_splits_are_not_prepared(session: Session, make_board_snapshot: M
     assert [job["split"] for job in list_jobs(session)] == ["validation", "train"]
 
 
-def test_changed_rows_are_not_frozen(session: Session, board_snapshot: Snapshot) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE questions SET prompt = 'another one' WHERE id = (SELECT min(id) FROM questions)",
+        'UPDATE snapshots SET manifest = \'{"name": "small"}\'',
+        "DELETE FROM trajectories WHERE id = (SELECT min(id) FROM trajectories)",
+    ],
+)
+def test_changed_rows_are_not_frozen(session: Session, board_snapshot: Snapshot, change: str) -> None:
     """The hash on boards and receipts must be that of what is scored."""
     stored = snapshots.import_snapshot(session, board_snapshot)
-    one = select(models.Question.id).where(models.Question.snapshot_id == stored.id).limit(1).scalar_subquery()
-    session.execute(update(models.Question).where(models.Question.id == one).values(prompt="another one"))
+    session.execute(text(change))
+    session.refresh(stored)
     for act in (snapshots.export_snapshot, snapshots.freeze_snapshot):
         with pytest.raises(snapshots.SnapshotChangedError, match=stored.sha256):
             act(session, "small")
