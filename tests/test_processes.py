@@ -7,7 +7,13 @@ import subprocess
 import sys
 
 ENDS_BY_ITSELF = "from app.processes import stop_with_parent; stop_with_parent(); print('done')"
-WAITS = "import time; from app.processes import stop_with_parent; stop_with_parent(); print('up', flush=True); time.sleep(60)"
+WAITS = """
+import time
+from app.processes import stop_with_parent
+stop_with_parent()
+print("up", flush=True)
+time.sleep(60)
+"""
 
 
 def start(code: str) -> subprocess.Popen[bytes]:
