@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from app.evaluator.measurements import IntArray
 from app.evaluator.strategies import Strategy
 from app.files.action_columns import (
-    KEY_COLUMNS,
     Integers,
     RowBatch,
     Texts,
@@ -22,6 +21,7 @@ from app.files.action_columns import (
     show_type,
     value_at,
 )
+from app.files.action_layout import KEY_COLUMNS
 from app.files.action_problems import ActionProblems, NameSuggester, cut_text, show_value
 from app.files.action_units import OTHER_SPLIT, UNKNOWN, UnitIndex
 

@@ -13,7 +13,8 @@ import pyarrow.csv
 
 from app.evaluator.measurements import IntArray
 from app.evaluator.strategies import Strategy
-from app.files.action_columns import ALL_COLUMNS, Layout, RowBatch, check_column_names, refuse_repeated_names
+from app.files.action_columns import RowBatch
+from app.files.action_layout import ALL_COLUMNS, Layout, check_column_names, refuse_repeated_names
 from app.files.action_problems import ActionProblems
 from app.files.action_streams import ByteSource, LineBlock, read_record_blocks
 

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from app.evaluator.strategies import Strategy
-from app.files.action_columns import KEY_COLUMNS, Layout, RowBatch, check_column_names, number_text
+from app.files.action_columns import RowBatch, number_text
+from app.files.action_layout import KEY_COLUMNS, Layout, check_column_names
 from app.files.action_problems import ActionProblems, show_value
 from app.files.action_streams import ByteSource, LineBlock, read_line_blocks
 

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.evaluator.strategies import Strategy
-from app.files.action_columns import Layout, RowBatch, check_column_names, refuse_repeated_names
+from app.files.action_columns import RowBatch
+from app.files.action_layout import Layout, check_column_names, refuse_repeated_names
 from app.files.action_problems import ActionProblems
 from app.files.action_streams import Progress, ReadLimits
 from app.files.parquet_pages import DamagedPageError, list_pages

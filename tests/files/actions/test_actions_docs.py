@@ -11,7 +11,7 @@ import pytest
 from app.errors import Problem
 from app.evaluator.measurements import Measurements, build_cell
 from app.evaluator.strategies import Strategy
-from app.files.action_columns import ALL_COLUMNS
+from app.files.action_layout import ALL_COLUMNS
 from app.files.action_problems import PROBLEM_CODES
 from app.files.action_writers import SUFFIXES, UnknownSuffixError
 from app.files.actions import MAX_SETTINGS, ActionFileError, read_actions
