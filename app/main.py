@@ -19,7 +19,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.middleware.gzip import GZipMiddleware
 
 from app import api
-from app.api.frozen import PROGRAM_VERSION
+from app.api.frozen import PROGRAM_VERSION, CompressedTags
 from app.api.problems import add_error_handlers, problem_response
 from app.config import Config
 from app.db.embedded import database_url, open_database
@@ -78,6 +78,7 @@ def create_app(config: Config) -> FastAPI:
     app.state.config = config
     app.state.sessions = session_factory(engine)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
+    app.add_middleware(CompressedTags)
     app.add_middleware(SecurityHeaders)
     app.include_router(api.router)
     app.include_router(sign_in)

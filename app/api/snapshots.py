@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
 from app.api.documentation import CURSOR, LIMIT, NOT_MODIFIED, errors
-from app.api.frozen import frozen, is_current, make_etag, not_modified
+from app.api.frozen import find_unchanged, frozen, make_etag
 from app.api.schemas import (
     FrontiersOut,
     OverthinkingOut,
@@ -48,7 +48,7 @@ def get_snapshot(name: str, session: SessionDep, request: Request) -> Response:
     if summary.frozen_at is None:
         return Response(shown, media_type="application/json")
     etag = make_etag("snapshot", summary.name, summary.sha256)
-    return not_modified(etag) if is_current(request, etag) else frozen(shown, etag=etag)
+    return find_unchanged(request, etag) or frozen(shown, etag=etag)
 
 
 @router.get("/{name}/trajectories", summary="Get a question's curves", responses=errors(403, 404, 409, 422))
@@ -80,8 +80,8 @@ def get_overthinking(
     """Return overthinking ratio, accuracy degradation and accuracies: what `otboard overthinking` prints."""
     snapshot = documents.get_released_snapshot(session, name, split=split)
     etag = make_etag("overthinking", snapshot.name, snapshot.sha256, split, SCORER_VERSION)
-    if is_current(request, etag):
-        return not_modified(etag)
+    if (unchanged := find_unchanged(request, etag)) is not None:
+        return unchanged
     text = documents.get_overthinking_text(session, snapshot, split=split, data_dir=config.data_dir)
     return frozen(text, etag=etag)
 
@@ -106,8 +106,8 @@ def get_frontiers(
     snapshot = documents.get_released_snapshot(session, name, split=split)
     query = documents.FrontierQuery(split=split, strategy=strategy, model=model, benchmark=benchmark)
     etag = make_etag("frontiers", snapshot.name, snapshot.sha256, *query.key, SCORER_VERSION)
-    if is_current(request, etag):
-        return not_modified(etag)
+    if (unchanged := find_unchanged(request, etag)) is not None:
+        return unchanged
     return frozen(documents.get_frontiers_text(session, snapshot, query, data_dir=config.data_dir), etag=etag)
 
 
@@ -124,7 +124,7 @@ def download_snapshot(name: str, session: SessionDep, config: ConfigDep, request
     # The zip may be written anew with other bytes for the same content, so its own time and size are part of the tag.
     status = path.stat()
     etag = make_etag("download", snapshot.sha256, str(status.st_mtime_ns), str(status.st_size))
-    if is_current(request, etag):
-        return not_modified(etag)
     headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    return FileResponse(path, filename=f"{snapshot.name}.zip", media_type="application/zip", headers=headers)
+    return find_unchanged(request, etag) or FileResponse(
+        path, filename=f"{snapshot.name}.zip", media_type="application/zip", headers=headers
+    )

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.documentation import CURSOR, LIMIT, NOT_MODIFIED, Responses, errors, multipart
 from app.api.forms import read_form
-from app.api.frozen import frozen, is_current, make_etag, not_modified
+from app.api.frozen import find_unchanged, frozen, make_etag
 from app.api.schemas import EventOut, EventPageOut, ScoreOut, SubmissionOut, SubmissionPageOut, ValidationOut
 from app.evaluator.strategies import Strategy
 from app.services import scoring, submissions
@@ -123,10 +123,10 @@ def download_actions(
     """Send the file as it was uploaded: to its team, and to everyone once it is published."""
     actions = scoring.get_actions_file(session, submission_id, account=reader, data_dir=config.data_dir)
     etag = f'"{actions.sha256}"'
-    if is_current(request, etag):
-        return not_modified(etag)
     headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    return FileResponse(actions.path, filename=actions.filename, media_type="application/octet-stream", headers=headers)
+    return find_unchanged(request, etag) or FileResponse(
+        actions.path, filename=actions.filename, media_type="application/octet-stream", headers=headers
+    )
 
 
 @router.get(
@@ -139,7 +139,7 @@ def get_score(submission_id: str, reader: ReaderDep, session: SessionDep, reques
     """Return the score document: what `otboard score` prints for the same file."""
     score = scoring.get_score(session, submission_id, account=reader)
     etag = make_etag("score", submission_id, score.scorer_version)
-    return not_modified(etag) if is_current(request, etag) else frozen(score.text, etag=etag)
+    return find_unchanged(request, etag) or frozen(score.text, etag=etag)
 
 
 @router.get("/submissions/{submission_id}/events", summary="List what happened", responses=errors(401, 404))

@@ -67,11 +67,17 @@ def test_security_headers_are_everywhere(board: Any) -> None:
         assert headers["referrer-policy"] == "same-origin"
 
 
-def test_answers_are_compressed(board: Any) -> None:
-    with board.reader.stream("GET", "/api/v1/snapshots/small/frontiers", headers={"Accept-Encoding": "gzip"}) as answer:
+def test_answers_are_compressed_under_a_tag_of_their_own(board: Any) -> None:
+    """A strong ETag promises the same bytes, and compressed ones are others."""
+    path = "/api/v1/snapshots/small/frontiers"
+    with board.reader.stream("GET", path, headers={"Accept-Encoding": "gzip"}) as answer:
         assert answer.headers["content-encoding"] == "gzip"
         raw = b"".join(answer.iter_raw())
-    assert gzip.decompress(raw) == board.reader.get("/api/v1/snapshots/small/frontiers").content
+    plain = board.reader.get(path, headers={"Accept-Encoding": "identity"})
+    assert gzip.decompress(raw) == plain.content
+    assert answer.headers["etag"] != plain.headers["etag"]
+    for etag in (answer.headers["etag"], plain.headers["etag"]):
+        assert board.reader.get(path, headers={"If-None-Match": etag}).status_code == 304
 
 
 def test_health(board: Any) -> None:

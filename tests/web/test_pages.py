@@ -13,7 +13,7 @@ import zstandard
 from app.db import models
 from app.evaluator.strategies import Strategy
 from app.plots.captions import SYNTHETIC_NOTICE
-from app.services.demo import PROGRESS_FILE
+from app.services.demo_progress import PROGRESS_FILE
 from app.services.submissions import SYSTEM, SubmissionState, find_locked, transition
 from app.web.security import CONTENT_SECURITY_POLICY
 from app.web.vendor import PLOTLY_PATH

@@ -1,0 +1,53 @@
+"""What the worker's tasks are called and what they take: the queue knows them by name only."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from sqlalchemy import Engine, text
+
+from app.config import Config
+from app.db.session import make_engine, session_factory
+from app.files.snapshot import Snapshot
+from app.services import jobs, snapshots
+from worker import tasks
+
+
+def test_every_job_that_is_queued_has_a_task() -> None:
+    registered = jobs.queue.tasks
+    for name, arguments in (
+        (jobs.SCORE_SUBMISSION, {"submission_id"}),
+        (jobs.PREPARE_SNAPSHOT, {"snapshot_id", "split"}),
+        (jobs.REAP, {"timestamp"}),
+    ):
+        task = registered[name]
+        assert task.queue == name
+        assert set(inspect.signature(task.func).parameters) - {"context"} == arguments
+
+
+def test_a_worker_looks_first_after_what_dead_ones_left(committed_database: str) -> None:
+    engine = make_engine(committed_database)
+    sessions = session_factory(engine)
+    tasks.defer_reaping(sessions)
+    tasks.defer_reaping(sessions)
+    with sessions.begin() as session:
+        waiting = session.execute(text("SELECT task_name, priority FROM procrastinate_jobs")).all()
+    engine.dispose()
+    assert waiting == [(jobs.REAP, tasks.REAP_PRIORITY)]
+
+
+def test_freezing_prepares_every_split(committed_database: str, board_snapshot: Snapshot, tmp_path: Path) -> None:
+    engine: Engine = make_engine(committed_database)
+    sessions = session_factory(engine)
+    with sessions.begin() as session:
+        snapshots.import_snapshot(session, board_snapshot)
+        snapshots.freeze_snapshot(session, "small")
+    config = Config(data_dir=tmp_path, database_url=committed_database)
+    jobs.run_worker(config, committed_database, context=tasks.make_context(config, sessions), wait=False)
+    with sessions.begin() as session:
+        prepared = session.execute(text("SELECT DISTINCT split, strategy FROM board_frontiers")).all()
+        left = session.scalar(text("SELECT count(*) FROM procrastinate_jobs"))
+    engine.dispose()
+    assert len(prepared) == 4 * 3
+    assert left == 0
