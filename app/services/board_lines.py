@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +13,17 @@ from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.evaluator.curves import StepSeries, mean_accuracy_at
+from app.evaluator.curves import Curve, FloatArray, StepSeries
+from app.evaluator.measurements import IntArray
 from app.evaluator.scoring import SCORER_VERSION
 from app.evaluator.strategies import Strategy
 from app.plots.traces import OperatingPoint
-from app.services.frontiers import get_references
+from app.services.frontiers import EVALUATOR_VERSION, get_references
+from app.services.measurements import labels_hidden
 
 # On a plot a thousand pixels wide and three decades long, a step then moves by less than two pixels.
 LOG_BUDGETS_PER_DECADE = 200
+MILLION = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,30 @@ class BoardKey:
     def is_cell(self) -> bool:
         """Whether the board has one cell only."""
         return self.model is not None and self.benchmark is not None
+
+
+WHOLE = BoardKey(model=None, benchmark=None)
+
+
+def list_frontiers(
+    session: Session, snapshot: models.Snapshot, *, split: str, board: BoardKey
+) -> dict[Strategy, models.BoardFrontier]:
+    """Return the stored frontiers of one board by strategy; none while they are computed, or where labels are hidden.
+
+    A row holds two curves of a thousand points, so only those of this board are read.
+    """
+    table = models.BoardFrontier
+    query = select(table).where(
+        table.snapshot_id == snapshot.id,
+        table.split == split,
+        table.evaluator_version == EVALUATOR_VERSION,
+        table.model.is_not_distinct_from(board.model),
+        table.benchmark.is_not_distinct_from(board.benchmark),
+    )
+    if labels_hidden(snapshot, split):
+        return {}
+    stored = {Strategy(row.strategy): row for row in session.scalars(query)}
+    return {strategy: stored[strategy] for strategy in Strategy if strategy in stored}
 
 
 def find_board_curve(session: Session, submission_id: str, *, board: BoardKey) -> StepSeries | None:
@@ -67,10 +93,17 @@ def sample_oracle(
         for reference in references
         if board.model in (None, reference.frontier.model) and board.benchmark in (None, reference.frontier.benchmark)
     ]
-    exponents = range(-3 * LOG_BUDGETS_PER_DECADE, 1)
-    budgets = [Fraction(0), *(Fraction(10 ** (i / LOG_BUDGETS_PER_DECADE)).limit_denominator(10**6) for i in exponents)]
-    accuracies = [float(mean_accuracy_at(curves, budget)) for budget in budgets]
-    return StepSeries(np.array([float(budget) for budget in budgets]), np.array(accuracies))
+    exponents = np.arange(-3 * LOG_BUDGETS_PER_DECADE, 1) / LOG_BUDGETS_PER_DECADE
+    millionths = np.concatenate([[0], np.rint(MILLION * 10.0**exponents)]).astype(np.int64)
+    accuracies = np.mean([_accuracy_at_millionths(curve, millionths) for curve in curves], axis=0)
+    return StepSeries(millionths / MILLION, accuracies)
+
+
+def _accuracy_at_millionths(curve: Curve, millionths: IntArray) -> FloatArray:
+    """Return a cell's accuracies at relative budgets in millionths; costs are compared as integers."""
+    budgets = millionths * curve.total_thinking_tokens // MILLION
+    idx = np.searchsorted(curve.cost, budgets, side="right") - 1
+    return np.asarray(curve.correct[idx] / curve.total_probes, dtype=np.float64)
 
 
 def list_operating_points(

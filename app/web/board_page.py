@@ -16,8 +16,7 @@ from app.evaluator.strategies import Strategy
 from app.plots.captions import STRATEGY_ADJECTIVES, Caption, describe_data, describe_oracle, describe_realised
 from app.plots.palette import CONTROL_STYLE, METHOD_STYLES, LineStyle, pick_method_style
 from app.plots.traces import FrontierLines, MethodLine, OperatingPoint
-from app.services.board_lines import BoardKey, list_operating_points
-from app.services.frontiers import list_board_frontiers
+from app.services.board_lines import WHOLE, BoardKey, list_frontiers, list_operating_points
 from app.services.leaderboard import BoardRow, Leaderboard, get_leaderboard, list_board_curves
 from app.services.measurements import labels_hidden
 from app.services.snapshots import get_snapshot, list_snapshots, list_splits
@@ -132,10 +131,10 @@ def load_board_page(session: Session, query: BoardQuery, *, server: str, data_di
         model=query.model,
         benchmark=query.benchmark,
     )
-    frontiers = list_board_frontiers(session, snapshot, split=split, strategy=query.strategy)
-    frontier = find_board(frontiers, model=query.model, benchmark=query.benchmark)
-    curves = list_board_curves(session, board)
     key = BoardKey(query.model, query.benchmark)
+    frontier = list_frontiers(session, snapshot, split=split, board=key).get(query.strategy)
+    whole = list_frontiers(session, snapshot, split=split, board=WHOLE)
+    curves = list_board_curves(session, board)
     points_of = list_operating_points(session, [row.submission_id for row in board.rows], board=key)
     figure = None
     if frontier is not None:
@@ -152,7 +151,7 @@ def load_board_page(session: Session, query: BoardQuery, *, server: str, data_di
         splits=tuple((name, split_title(name).capitalize()) for name in splits),
         models=name_choices("All models", snapshot.manifest["models"]),
         benchmarks=name_choices("All benchmarks", snapshot.manifest["benchmarks"]),
-        is_preparing=not frontiers,
+        is_preparing=query.strategy not in whole,
         figure=figure,
         rows=show_rows(board.rows),
         bar_scale=describe_scale(board.rows),
@@ -173,13 +172,6 @@ def choose_split(snapshot: models.Snapshot, splits: Sequence[str]) -> str:
 def name_choices(everything: str, named: Sequence[Mapping[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the options of a picker: everything, then each model or benchmark of a manifest."""
     return (("", everything), *((item["name"], item.get("title") or item["name"]) for item in named))
-
-
-def find_board(
-    frontiers: Sequence[models.BoardFrontier], *, model: str | None, benchmark: str | None
-) -> models.BoardFrontier | None:
-    """Return the frontier of one board, or None where it has no question or is not computed yet."""
-    return next((found for found in frontiers if (found.model, found.benchmark) == (model, benchmark)), None)
 
 
 def write_submit_command(query: BoardQuery, *, server: str) -> str:

@@ -16,7 +16,8 @@ from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
 from app.plots.captions import STRATEGY_NOUNS, Caption, describe_data, format_percent
 from app.plots.traces import FrontierLines
-from app.services.frontiers import get_overthinking, list_board_frontiers
+from app.services.board_lines import WHOLE, BoardKey, list_frontiers
+from app.services.frontiers import get_overthinking
 from app.services.measurements import labels_hidden
 from app.services.question_counts import count_questions
 from app.services.snapshot_summaries import SnapshotSummary, get_summary
@@ -90,9 +91,12 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
     snapshot = get_snapshot(session, name)
     query = replace(query, split=query.split or choose_split(snapshot, summary.splits))
     split = query.split or ALL_SPLITS
-    stored = list_board_frontiers(session, snapshot, split=split)
-    overthinking = get_overthinking(session, snapshot, split=split, data_dir=data_dir) if stored else None
-    chosen = choose_frontiers(stored, query)
+    whole = list_frontiers(session, snapshot, split=split, board=WHOLE)
+    # The averages are stored before the frontiers are, so that a page never has to wait for either.
+    overthinking = get_overthinking(session, snapshot, split=split, data_dir=data_dir) if whole else None
+    chosen = choose_frontiers(
+        list_frontiers(session, snapshot, split=split, board=BoardKey(query.model, query.benchmark))
+    )
     is_log = query.axis == "log"
     lines = [load_lines(session, snapshot, row, data_dir=data_dir, is_log=is_log) for row in chosen]
     path = f"/snapshots/{name}"
@@ -104,7 +108,7 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
         models=name_choices("All models", summary.manifest["models"]),
         benchmarks=name_choices("All benchmarks", summary.manifest["benchmarks"]),
         split_counts=arrange_counts(summary, count_questions(session, snapshot)),
-        status=describe_status(snapshot, split=split, is_stored=bool(stored)),
+        status=describe_status(snapshot, split=split, is_stored=bool(whole)),
         headline=None if overthinking is None else describe_overthinking(overthinking["macro"]),
         grid=None if overthinking is None else arrange_figures(overthinking),
         figure=draw_frontiers(summary, query, lines, place=describe_place(chosen[0])) if chosen else None,
@@ -155,10 +159,9 @@ def arrange_counts(summary: SnapshotSummary, counts: Mapping[tuple[str, str], in
     return tuple(found)
 
 
-def choose_frontiers(stored: Sequence[BoardFrontier], query: SnapshotQuery) -> tuple[BoardFrontier, ...]:
-    """Return the frontiers of one board, in the strategies' order; none until there are those of all strategies."""
-    of_strategy = {row.strategy: row for row in stored if (row.model, row.benchmark) == (query.model, query.benchmark)}
-    return tuple(of_strategy[strategy] for strategy in Strategy) if len(of_strategy) == len(Strategy) else ()
+def choose_frontiers(stored: Mapping[Strategy, BoardFrontier]) -> tuple[BoardFrontier, ...]:
+    """Return the frontiers of one board in the strategies' order; none until there are those of all strategies."""
+    return tuple(stored[strategy] for strategy in Strategy) if len(stored) == len(Strategy) else ()
 
 
 def draw_frontiers(

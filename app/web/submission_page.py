@@ -16,8 +16,7 @@ from app.plots.captions import Caption, describe_data, describe_realised
 from app.plots.palette import METHOD_STYLES
 from app.plots.traces import MethodLine
 from app.services.accounts import Identity
-from app.services.board_lines import BoardKey, find_board_curve, list_operating_points
-from app.services.frontiers import list_board_frontiers
+from app.services.board_lines import BoardKey, find_board_curve, list_frontiers, list_operating_points
 from app.services.scoring import get_score
 from app.services.snapshots import get_snapshot
 from app.services.submissions import (
@@ -28,7 +27,7 @@ from app.services.submissions import (
     list_events,
     worker_alive,
 )
-from app.web.board_page import describe_place, find_board
+from app.web.board_page import describe_place
 from app.web.figures import FigureView, load_lines, show_board_figure
 from app.web.formatting import percent, points
 
@@ -187,9 +186,8 @@ def load_figure(
 ) -> FigureView | None:
     """Return the plot of one board, or None where its frontier is not stored."""
     snapshot = get_snapshot(session, submission.snapshot)
-    frontiers = list_board_frontiers(session, snapshot, split=submission.split, strategy=submission.strategy)
-    frontier = find_board(frontiers, model=board["model"], benchmark=board["benchmark"])
     key = BoardKey(board["model"], board["benchmark"])
+    frontier = list_frontiers(session, snapshot, split=submission.split, board=key).get(submission.strategy)
     curve = find_board_curve(session, submission.id, board=key)
     if frontier is None or curve is None:
         return None

@@ -16,7 +16,7 @@ import numpy as np
 import psycopg
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -106,6 +106,8 @@ def browser() -> Iterator[Browser]:
     executable = find_browser()
     if executable is None:
         pytest.fail(REMEDY)
+    # A machine that runs the whole suite at once is slow; what never comes still fails.
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=list(LAUNCH_ARGS))
         yield browser
@@ -132,7 +134,7 @@ def contexts(browser: Browser) -> Iterator[dict[Any, BrowserContext]]:
 
 @pytest.fixture
 def visit(browser: Browser, contexts: dict[Any, BrowserContext], site: Site) -> Iterator[Callable[..., Visit]]:
-    """A function that opens a page of the site; nobody is signed in there, and whoever signs in takes an own browser."""
+    """A function that opens a page of the site; nobody is signed in, and who signs in takes a context of its own."""
     pages: list[Page] = []
 
     def open_page(

@@ -76,10 +76,10 @@ def test_the_plot_has_a_line_for_every_method_and_no_toolbar(site: Any, visit: O
 
 def test_the_plot_takes_the_colours_of_the_scheme(visit: Open) -> None:
     visited = visit(BOARD)
-    script = "getComputedStyle(document.querySelector('.plot .main-svg')).backgroundColor"
-    assert visited.page.evaluate(script) == "rgb(255, 255, 255)"
+    drawn = visited.page.locator(".plot .main-svg").first
+    expect(drawn).to_have_css("background-color", "rgb(255, 255, 255)")
     visited.page.emulate_media(color_scheme="dark")
-    visited.page.wait_for_function(f"{script} === 'rgb(20, 23, 26)'")
+    expect(drawn).to_have_css("background-color", "rgb(20, 23, 26)")
     assert visited.faults == []
 
 
