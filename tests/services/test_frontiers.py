@@ -82,7 +82,8 @@ def test_boards_are_those_of_the_exact_curves(
             if board.model in (None, r.frontier.model) and board.benchmark in (None, r.frontier.benchmark)
         ]
         curves = [r.frontier.curve for r in chosen]
-        full = sum(Fraction(r.frontier.full_correct, r.frontier.total_probes) for r in chosen) / len(chosen)
+        shares = [Fraction(r.frontier.full_correct, r.frontier.total_probes) for r in chosen]
+        full = sum(shares, Fraction(0)) / len(shares)
         match = find_beta_match(curves, full)
         assert board.n_cells == len(chosen)
         assert board.min_questions == (7 if board.benchmark != "math" else 28)
