@@ -108,13 +108,12 @@ def test_one_trajectory_at_a_time_gives_the_same() -> None:
 
 
 def test_a_larger_target_only_merges_further() -> None:
-    # Each merge of the rule depends on the blocks alone, so the steps for 2 b are merged from those for b.
+    # Which pair is merged next depends on the steps alone, so the steps for 2 b also come from those for b.
     rng = np.random.default_rng(5)
-    for _ in range(100):
-        blocks = rng.integers(1, 9, 40).tolist()
-        fine, coarse = (set(np.cumsum(merge_blocks(blocks, step_tokens=b)).tolist()) for b in (10, 20))
-        assert coarse <= fine
-        assert max(coarse) == sum(blocks)
+    blocks = as_partition([rng.integers(1, 9, 40).tolist() for _ in range(100)])
+    fine, coarse = (merge_partition(blocks, step_tokens=b) for b in (10, 20))
+    assert as_lists(merge_partition(fine, step_tokens=20)) == as_lists(coarse)
+    assert coarse.tokens.size < fine.tokens.size < blocks.tokens.size
 
 
 def test_large_lengths_keep_their_order() -> None:
