@@ -104,19 +104,37 @@ def board_database(server_url: str, template_database: str, board_snapshot: Snap
 @pytest.fixture
 def board(server_url: str, board_database: str, tmp_path: Path, board_snapshot: Snapshot) -> Iterator[Board]:
     """The application with the small snapshot, frozen, and the local account, on a database of this test's own."""
+    with _serve_board(server_url, board_database, tmp_path, snapshot=board_snapshot) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def shared_board(
+    server_url: str,
+    board_database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    board_snapshot: Snapshot,
+    make_board_snapshot: Callable[..., Snapshot],
+) -> Iterator[Board]:
+    """The same for the tests of a module that only read, with two snapshots more.
+
+    `loose` is not frozen; `secret` is, and hides the labels of its test split.
+    """
+    folder = tmp_path_factory.mktemp("shared")
+    with _serve_board(server_url, board_database, folder, snapshot=board_snapshot) as served:
+        with served.sessions.begin() as session:
+            snapshots.import_snapshot(session, make_board_snapshot("loose", seed=1))
+            snapshots.import_snapshot(session, make_board_snapshot("secret", seed=2, hidden_splits=["test"]))
+            snapshots.freeze_snapshot(session, "secret")
+        yield served
+
+
+@contextmanager
+def _serve_board(server_url: str, template: str, data_dir: Path, *, snapshot: Snapshot) -> Iterator[Board]:
     name = f"otboard_test_{uuid.uuid4().hex}"
-    _run_sql(server_url, f"CREATE DATABASE {name} TEMPLATE {board_database}")
+    _run_sql(server_url, f"CREATE DATABASE {name} TEMPLATE {template}")
     url = make_url(server_url).set(database=name).render_as_string(hide_password=False)
-    yield from _serve_board(Config(data_dir=tmp_path, database_url=url, upload_limit_bytes=1_000_000), board_snapshot)
-    _run_sql(server_url, f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def _run_sql(server_url: str, statement: str) -> None:
-    with psycopg.connect(conninfo(server_url), autocommit=True) as connection:
-        connection.execute(statement)
-
-
-def _serve_board(config: Config, board_snapshot: Snapshot) -> Iterator[Board]:
+    config = Config(data_dir=data_dir, database_url=url, upload_limit_bytes=1_000_000)
     app = create_app(config)
     sessions: sessionmaker[Session] = app.state.sessions
     with sessions.begin() as session:
@@ -124,18 +142,24 @@ def _serve_board(config: Config, board_snapshot: Snapshot) -> Iterator[Board]:
     with _run(app) as address, ExitStack() as clients:
 
         def connect(**headers: str) -> httpx.Client:
-            return clients.enter_context(httpx.Client(base_url=address, headers=headers, trust_env=False))
+            return clients.enter_context(httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=60))
 
         yield Board(
             app=app,
             config=config,
             sessions=sessions,
-            measurements=load_measurements(board_snapshot),
+            measurements=load_measurements(snapshot),
             me=connect(Authorization=f"Bearer {token}"),
             stranger=connect(Authorization=f"Bearer {STRANGER_TOKEN}"),
             reader=connect(),
             token=token,
         )
+    _run_sql(server_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _run_sql(server_url: str, statement: str) -> None:
+    with psycopg.connect(conninfo(server_url), autocommit=True) as connection:
+        connection.execute(statement)
 
 
 @contextmanager

@@ -16,23 +16,8 @@ from app.evaluator.reference import build_references
 from app.evaluator.strategies import Strategy
 from app.files.documents import dump_json, frontier_document, overthinking_document
 from app.files.snapshot import Snapshot, read_snapshot
-from app.services import snapshots
 
 PREFIX = "/api/v1/snapshots"
-
-
-@pytest.fixture
-def more(board: Any, make_board_snapshot: Callable[..., Snapshot]) -> dict[str, Snapshot]:
-    """One snapshot that is not frozen and one with a hidden test split, beside the frozen one."""
-    made = {
-        "loose": make_board_snapshot("loose", seed=1),
-        "secret": make_board_snapshot("secret", seed=2, hidden_splits=["test"]),
-    }
-    with board.sessions.begin() as session:
-        for snapshot in made.values():
-            snapshots.import_snapshot(session, snapshot)
-        snapshots.freeze_snapshot(session, "secret")
-    return made
 
 
 def check_problem(answer: Any, status: int, code: str) -> None:
@@ -41,40 +26,40 @@ def check_problem(answer: Any, status: int, code: str) -> None:
     assert answer.json()["code"] == code
 
 
-def test_snapshots_by_name(board: Any, more: dict[str, Snapshot]) -> None:
-    first = board.reader.get(f"{PREFIX}?limit=2").json()
+def test_snapshots_by_name(shared_board: Any) -> None:
+    first = shared_board.reader.get(f"{PREFIX}?limit=2").json()
     assert [item["name"] for item in first["items"]] == ["loose", "secret"]
-    second = board.reader.get(PREFIX, params={"limit": 2, "cursor": first["next_cursor"]}).json()
+    second = shared_board.reader.get(PREFIX, params={"limit": 2, "cursor": first["next_cursor"]}).json()
     assert [(item["name"], item["state"]) for item in second["items"]] == [("small", "frozen")]
     assert second["next_cursor"] is None
     assert second["items"][0]["splits"] == ["train", "validation", "test", "all"]
     assert first["items"][1]["hidden_splits"] == ["test"]
-    check_problem(board.reader.get(f"{PREFIX}?cursor=x"), 422, "invalid_cursor")
-    check_problem(board.reader.get(f"{PREFIX}?limit=1000"), 422, "invalid_request")
+    check_problem(shared_board.reader.get(f"{PREFIX}?cursor=x"), 422, "invalid_cursor")
+    check_problem(shared_board.reader.get(f"{PREFIX}?limit=1000"), 422, "invalid_request")
 
 
-def test_one_snapshot(board: Any, more: dict[str, Snapshot], board_snapshot: Snapshot) -> None:
-    answer = board.reader.get(f"{PREFIX}/small")
+def test_one_snapshot(shared_board: Any, board_snapshot: Snapshot) -> None:
+    answer = shared_board.reader.get(f"{PREFIX}/small")
     shown = SnapshotDetailsOut.model_validate(answer.json())
     assert (shown.sha256, shown.kind, shown.models) == (board_snapshot.sha256, "synthetic", ["alpha", "beta"])
-    check_frozen(board, f"{PREFIX}/small")
-    assert "etag" not in board.reader.get(f"{PREFIX}/loose").headers
-    check_problem(board.reader.get(f"{PREFIX}/nowhere"), 404, "unknown_snapshot")
+    check_frozen(shared_board, f"{PREFIX}/small")
+    assert "etag" not in shared_board.reader.get(f"{PREFIX}/loose").headers
+    check_problem(shared_board.reader.get(f"{PREFIX}/nowhere"), 404, "unknown_snapshot")
 
 
 @pytest.mark.parametrize("split", ["test", "all"])
-def test_overthinking_is_the_offline_document(board: Any, split: str) -> None:
-    measurements = board.measurements.select(split)
+def test_overthinking_is_the_offline_document(shared_board: Any, split: str) -> None:
+    measurements = shared_board.measurements.select(split)
     expected = overthinking_document(summarise_overthinking(measurements), measurements)
-    answer = board.reader.get(f"{PREFIX}/small/overthinking?split={split}")
+    answer = shared_board.reader.get(f"{PREFIX}/small/overthinking?split={split}")
     assert answer.text == dump_json(expected)
     OverthinkingOut.model_validate(answer.json())
-    check_frozen(board, f"{PREFIX}/small/overthinking?split={split}")
+    check_frozen(shared_board, f"{PREFIX}/small/overthinking?split={split}")
 
 
 @pytest.mark.parametrize("strategy", [None, *Strategy])
-def test_frontiers_are_the_offline_document(board: Any, strategy: Strategy | None) -> None:
-    measurements = board.measurements.select("test")
+def test_frontiers_are_the_offline_document(shared_board: Any, strategy: Strategy | None) -> None:
+    measurements = shared_board.measurements.select("test")
     chosen = [strategy] if strategy else list(Strategy)
     references = [
         reference
@@ -84,21 +69,23 @@ def test_frontiers_are_the_offline_document(board: Any, strategy: Strategy | Non
     expected = frontier_document(references, measurements)
     path = f"{PREFIX}/small/frontiers?split=test" + (f"&strategy={strategy}" if strategy else "")
     for _ in ("computed", "kept"):
-        assert json.loads(board.reader.get(path).text) == expected
+        assert json.loads(shared_board.reader.get(path).text) == expected
     FrontiersOut.model_validate(expected)
-    check_frozen(board, path)
+    check_frozen(shared_board, path)
 
 
-def test_frontiers_of_chosen_cells(board: Any) -> None:
-    answer = board.reader.get(f"{PREFIX}/small/frontiers?model=beta&benchmark=logic&strategy=dynamic_routing").json()
+def test_frontiers_of_chosen_cells(shared_board: Any) -> None:
+    answer = shared_board.reader.get(
+        f"{PREFIX}/small/frontiers?model=beta&benchmark=logic&strategy=dynamic_routing"
+    ).json()
     assert [(cell["model"], cell["benchmark"]) for cell in answer["cells"]] == [("beta", "logic")]
     assert answer["macro"][0]["area"] == answer["cells"][0]["area"]
-    check_problem(board.reader.get(f"{PREFIX}/small/frontiers?model=gamma"), 404, "unknown_cell")
+    check_problem(shared_board.reader.get(f"{PREFIX}/small/frontiers?model=gamma"), 404, "unknown_cell")
 
 
-def test_a_question_s_curves(board: Any, board_snapshot: Snapshot) -> None:
+def test_a_question_s_curves(shared_board: Any, board_snapshot: Snapshot) -> None:
     query = {"benchmark": "math", "question_id": "math-test-03"}
-    whole = board.reader.get(f"{PREFIX}/small/trajectories", params=query).json()
+    whole = shared_board.reader.get(f"{PREFIX}/small/trajectories", params=query).json()
     assert [(item["model"], item["trajectory"]) for item in whole["items"]] == [
         ("alpha", 0),
         ("alpha", 1),
@@ -108,17 +95,17 @@ def test_a_question_s_curves(board: Any, board_snapshot: Snapshot) -> None:
     expected = [row for row in board_snapshot.trajectories.to_pylist() if row["question_id"] == "math-test-03"]
     assert [item["correct_probes"] for item in whole["items"]] == [row["correct_probes"] for row in expected]
     assert (whole["split"], whole["difficulty"], whole["probes_per_position"]) == ("test", 3, 4)
-    first = board.reader.get(f"{PREFIX}/small/trajectories", params={**query, "limit": 3}).json()
+    first = shared_board.reader.get(f"{PREFIX}/small/trajectories", params={**query, "limit": 3}).json()
     rest = {**query, "limit": 3, "cursor": first["next_cursor"]}
-    second = board.reader.get(f"{PREFIX}/small/trajectories", params=rest).json()
+    second = shared_board.reader.get(f"{PREFIX}/small/trajectories", params=rest).json()
     assert first["items"] + second["items"] == whole["items"]
     assert second["next_cursor"] is None
 
 
-def test_curves_that_are_not_shown(board: Any, more: dict[str, Snapshot]) -> None:
+def test_curves_that_are_not_shown(shared_board: Any) -> None:
     def get(name: str, benchmark: str = "math", question_id: str = "math-test-03", **also: str) -> Any:
         query = {"benchmark": benchmark, "question_id": question_id, **also}
-        return board.reader.get(f"{PREFIX}/{name}/trajectories", params=query)
+        return shared_board.reader.get(f"{PREFIX}/{name}/trajectories", params=query)
 
     check_problem(get("secret"), 403, "labels_hidden")
     assert get("secret", question_id="math-train-00").status_code == 200
@@ -126,36 +113,36 @@ def test_curves_that_are_not_shown(board: Any, more: dict[str, Snapshot]) -> Non
     check_problem(get("small", question_id="nothing"), 404, "unknown_question")
     check_problem(get("small", benchmark="logic"), 404, "unknown_question")
     check_problem(get("small", cursor="x"), 422, "invalid_cursor")
-    check_problem(board.reader.get(f"{PREFIX}/small/trajectories"), 422, "invalid_request")
+    check_problem(shared_board.reader.get(f"{PREFIX}/small/trajectories"), 422, "invalid_request")
 
 
 @pytest.mark.parametrize("what", ["overthinking", "frontiers"])
-def test_figures_that_are_not_shown(board: Any, more: dict[str, Snapshot], what: str) -> None:
-    check_problem(board.reader.get(f"{PREFIX}/loose/{what}"), 409, "snapshot_not_frozen")
+def test_figures_that_are_not_shown(shared_board: Any, what: str) -> None:
+    check_problem(shared_board.reader.get(f"{PREFIX}/loose/{what}"), 409, "snapshot_not_frozen")
     for split in ("test", "all"):
-        check_problem(board.reader.get(f"{PREFIX}/secret/{what}?split={split}"), 403, "labels_hidden")
-    assert board.reader.get(f"{PREFIX}/secret/{what}?split=validation").status_code == 200
-    check_problem(board.reader.get(f"{PREFIX}/small/{what}?split=dev"), 422, "unknown_split")
-    check_problem(board.reader.get(f"{PREFIX}/nowhere/{what}"), 404, "unknown_snapshot")
+        check_problem(shared_board.reader.get(f"{PREFIX}/secret/{what}?split={split}"), 403, "labels_hidden")
+    assert shared_board.reader.get(f"{PREFIX}/secret/{what}?split=validation").status_code == 200
+    check_problem(shared_board.reader.get(f"{PREFIX}/small/{what}?split=dev"), 422, "unknown_split")
+    check_problem(shared_board.reader.get(f"{PREFIX}/nowhere/{what}"), 404, "unknown_snapshot")
 
 
-def test_the_download_is_the_snapshot(
-    board: Any, more: dict[str, Snapshot], board_snapshot: Snapshot, tmp_path: Path
-) -> None:
-    answer = board.reader.get(f"{PREFIX}/small/download")
+def test_the_download_is_the_snapshot(shared_board: Any, board_snapshot: Snapshot, tmp_path: Path) -> None:
+    answer = shared_board.reader.get(f"{PREFIX}/small/download")
     assert answer.headers["content-type"] == "application/zip"
     assert "small.zip" in answer.headers["content-disposition"]
     (tmp_path / "small.zip").write_bytes(answer.content)
     assert read_snapshot(tmp_path / "small.zip").sha256 == board_snapshot.sha256
-    check_frozen(board, f"{PREFIX}/small/download")
-    check_problem(board.reader.get(f"{PREFIX}/loose/download"), 409, "snapshot_not_frozen")
+    check_frozen(shared_board, f"{PREFIX}/small/download")
+    check_problem(shared_board.reader.get(f"{PREFIX}/loose/download"), 409, "snapshot_not_frozen")
 
 
-def test_the_download_hides_what_is_hidden(board: Any, more: dict[str, Snapshot], tmp_path: Path) -> None:
+def test_the_download_hides_what_is_hidden(
+    shared_board: Any, make_board_snapshot: Callable[..., Snapshot], tmp_path: Path
+) -> None:
     """Elsewhere, per-case results of the hidden split were in a public file (kits19#38)."""
-    (tmp_path / "secret.zip").write_bytes(board.reader.get(f"{PREFIX}/secret/download").content)
+    (tmp_path / "secret.zip").write_bytes(shared_board.reader.get(f"{PREFIX}/secret/download").content)
     public = read_snapshot(tmp_path / "secret.zip")
-    assert public.full_sha256 == more["secret"].sha256
+    assert public.full_sha256 == make_board_snapshot("secret", seed=2, hidden_splits=["test"]).sha256
     hidden = [row for row in public.trajectories.to_pylist() if "-test-" in row["question_id"]]
     assert hidden
     assert {(str(row["correct_probes"]), row["original_correct"]) for row in hidden} == {("None", None)}
@@ -163,11 +150,11 @@ def test_the_download_hides_what_is_hidden(board: Any, more: dict[str, Snapshot]
     assert all(row["correct_probes"] is not None for row in shown)
 
 
-def check_frozen(board: Any, path: str) -> None:
-    first = board.reader.get(path)
+def check_frozen(shared_board: Any, path: str) -> None:
+    first = shared_board.reader.get(path)
     etag = first.headers["etag"]
     assert etag.startswith('"')
-    again = board.reader.get(path, headers={"If-None-Match": etag})
+    again = shared_board.reader.get(path, headers={"If-None-Match": etag})
     assert (again.status_code, again.content) == (304, b"")
-    other = board.reader.get(path, headers={"If-None-Match": '"other"'})
+    other = shared_board.reader.get(path, headers={"If-None-Match": '"other"'})
     assert (other.status_code, other.content) == (200, first.content)

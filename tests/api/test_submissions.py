@@ -164,17 +164,9 @@ def test_targets_that_do_not_exist(board: Any, make_caps: Caps, path: str) -> No
 
 
 @pytest.mark.parametrize("path", ["submissions", "validations"])
-def test_snapshots_that_cannot_be_scored_on(
-    board: Any, make_caps: Caps, make_board_snapshot: Callable[..., Any], path: str
-) -> None:
-    from app.services import snapshots
-
-    with board.sessions.begin() as session:
-        snapshots.import_snapshot(session, make_board_snapshot("loose", seed=1))
-        snapshots.import_snapshot(session, make_board_snapshot("secret", seed=2, hidden_splits=["test"]))
-        snapshots.freeze_snapshot(session, "secret")
-    check_problem(board.send(make_caps(1), path=path, snapshot="loose"), 409, "snapshot_not_frozen")
-    check_problem(board.send(make_caps(1), path=path, snapshot="secret"), 403, "labels_hidden")
+def test_snapshots_that_cannot_be_scored_on(shared_board: Any, make_caps: Caps, path: str) -> None:
+    check_problem(shared_board.send(make_caps(1), path=path, snapshot="loose"), 409, "snapshot_not_frozen")
+    check_problem(shared_board.send(make_caps(1), path=path, snapshot="secret"), 403, "labels_hidden")
 
 
 @pytest.mark.parametrize("path", ["submissions", "validations"])
