@@ -8,6 +8,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
+from app.api.problems import list_error_kinds
+
 router = APIRouter(include_in_schema=False)
 
 METHODS = ("get", "post", "delete")
@@ -49,6 +51,16 @@ TEMPLATE = """\
 </section>
 {% endfor %}
 {% endfor %}
+<h2>errors</h2>
+<table>
+<thead><tr><th>code</th><th>status</th><th>means</th></tr></thead>
+<tbody>
+{% for error in errors %}
+<tr id="{{ error.code }}"><td><code>{{ error.code }}</code></td><td>{{ error.status }}</td>
+<td>{{ error.title }}</td></tr>
+{% endfor %}
+</tbody>
+</table>
 </main>
 </body>
 </html>
@@ -60,7 +72,7 @@ def show_docs(request: Request) -> HTMLResponse:
     """Show every operation with its parameters and answers."""
     spec = request.app.openapi()
     page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE)
-    return HTMLResponse(page.render(spec=spec, groups=_group_operations(spec)))
+    return HTMLResponse(page.render(spec=spec, groups=_group_operations(spec), errors=list_error_kinds()))
 
 
 def _group_operations(spec: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:

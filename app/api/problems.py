@@ -13,13 +13,22 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
-from app.errors import AppError, Problem
+from app.errors import AppError, Problem, UnreachableError
 
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 # Errors that come from the framework and not from a class of ours.
+FRAMEWORK_ERROR = "FrameworkError"
 FRAMEWORK_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "upload_too_large"}
+FRAMEWORK_KINDS = {
+    "bad_request": (400, "The request cannot be read"),
+    "not_found": (404, "Not found"),
+    "method_not_allowed": (405, "This address does not answer that method"),
+    "upload_too_large": (413, "The file is too large"),
+    "invalid_request": (422, "The request has problems"),
+    "internal_error": (500, "Something went wrong on our side"),
+}
 MAX_SHOWN_INPUT = 100
 
 
@@ -29,19 +38,14 @@ def find_error(exc: Exception) -> AppError:
         return exc
     if isinstance(exc, RequestValidationError):
         problems = [_read_validation_error(error) for error in exc.errors()]
-        return _make_error(422, "invalid_request", "The request has problems", problems[0].message, problems)
+        return _make_error("invalid_request", problems[0].message, problems=problems)
     if isinstance(exc, HTTPException):
         phrase = HTTPStatus(exc.status_code).phrase
         code = FRAMEWORK_CODES.get(exc.status_code, phrase.lower().replace(" ", "_").replace("-", "_"))
-        return _make_error(exc.status_code, code, phrase, _explain(exc))
+        return _make_error(code, _explain(exc), status=exc.status_code, title=phrase)
     if isinstance(exc, OperationalError):
-        return _make_error(503, "unreachable", "The database could not be reached", "Try again in a moment.")
-    return _make_error(
-        500,
-        "internal_error",
-        "Something went wrong on our side",
-        "The server's log has the details; nothing was changed.",
-    )
+        return UnreachableError("The database does not answer; try again in a moment.")
+    return _make_error("internal_error", "The server's log has the details; nothing was changed.")
 
 
 def problem_response(request: Request, error: AppError) -> Response:
@@ -79,9 +83,26 @@ def add_error_handlers(app: FastAPI, respond: Any) -> None:
         app.add_exception_handler(kind, handle)
 
 
-def _make_error(status: int, code: str, title: str, detail: str, problems: Sequence[Problem] = ()) -> AppError:
+def list_error_kinds() -> list[type[AppError]]:
+    """Return every kind of error there is, by status and code; the address of an error's `type` leads to this list."""
+    found: dict[str, type[AppError]] = {}
+    waiting: list[type[AppError]] = [AppError]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind.__name__ != FRAMEWORK_ERROR:
+            found.setdefault(kind.code, kind)
+    for code, (status, title) in FRAMEWORK_KINDS.items():
+        found[code] = type(FRAMEWORK_ERROR, (AppError,), {"status": status, "code": code, "title": title})
+    return sorted(found.values(), key=lambda kind: (kind.status, kind.code))
+
+
+def _make_error(
+    code: str, detail: str, *, status: int = 0, title: str = "", problems: Sequence[Problem] = ()
+) -> AppError:
     # A class of its own, because status, code and title belong to the class.
-    kind = type("RequestError", (AppError,), {"status": status, "code": code, "title": title})
+    known = FRAMEWORK_KINDS.get(code, (status, title))
+    kind = type(FRAMEWORK_ERROR, (AppError,), {"status": known[0], "code": code, "title": known[1]})
     error: AppError = kind(detail, problems=problems)
     return error
 

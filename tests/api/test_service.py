@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from app.errors import AppError
+from app.api.problems import list_error_kinds
 from app.services.submissions import SubmissionState
 
 
@@ -215,8 +215,11 @@ def test_every_error_code_is_in_the_documentation() -> None:
 
     documented = (Path(__file__).resolve().parents[2] / "docs" / "rest-api.md").read_text(encoding="utf-8")
 
-    def list_kinds(kind: type[AppError]) -> list[type[AppError]]:
-        return [kind, *(found for child in kind.__subclasses__() for found in list_kinds(child))]
-
-    codes = {kind.code for kind in list_kinds(AppError) if kind.__name__ != "RequestError"}
+    codes = {kind.code for kind in list_error_kinds()}
+    assert {"not_found", "invalid_request", "internal_error", "snapshot_not_frozen"} <= codes
     assert sorted(code for code in codes if f"`{code}`" not in documented) == []
+
+
+def test_the_type_of_an_error_is_an_address(board: Any) -> None:
+    address, _, anchor = board.reader.get("/api/v1/snapshots/nowhere").json()["type"].partition("#")
+    assert f'id="{anchor}"' in board.reader.get(address).text
