@@ -389,26 +389,31 @@ def _draw(
     degradation_sums: IntArray,
 ) -> None:
     """Add up, for every mark and draw, the figures of that many trajectories of each question."""
-    # A shuffle may begin with any order, so each goes on from the one before.
+    # A shuffle may begin with any order, so each goes on from the one before. Unsigned places spare the check for
+    # negative ones, which would cost as much as the rest.
     order = np.arange(per_question)
+    one = np.uint64(1)
     state = np.uint64(key)
-    for first in range(0, ratio.size, per_question):
+    for question in range(ratio.size // per_question):
+        of_question = ratio[question * per_question : (question + 1) * per_question]
+        lost = degradation[question * per_question : (question + 1) * per_question]
         for draw in range(ratio_sums.shape[1]):
-            i = 0
+            i = np.uint64(0)
             ratio_sum = 0.0
             degradation_sum = np.int64(0)
             for m in range(marks.size):
-                while i < marks[m]:
+                while i < np.uint64(marks[m]):
                     state += np.uint64(0x9E3779B97F4A7C15)
                     mixed = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
                     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
                     mixed ^= mixed >> np.uint64(31)
-                    place = ((mixed >> np.uint64(32)) * np.uint64(per_question - i)) >> np.uint64(32)
-                    j = i + np.int64(place)
-                    order[i], order[j] = order[j], order[i]
-                    ratio_sum += ratio[first + order[i]]
-                    degradation_sum += degradation[first + order[i]]
-                    i += 1
+                    j = i + (((mixed >> np.uint64(32)) * (np.uint64(per_question) - i)) >> np.uint64(32))
+                    taken = order[j]
+                    order[j] = order[i]
+                    order[i] = taken
+                    ratio_sum += of_question[np.uint64(taken)]
+                    degradation_sum += lost[np.uint64(taken)]
+                    i += one
                 ratio_sums[m, draw] += ratio_sum
                 degradation_sums[m, draw] += degradation_sum
 
