@@ -18,7 +18,8 @@ from app.processes import Child, Supervisor, stop_with_parent
 from app.services import jobs
 from worker import tasks
 
-logger = logging.getLogger(__name__)
+# Its own name also where the module is run as a program.
+logger = logging.getLogger("worker.main")
 
 UNREACHABLE_STATUS = 3
 

@@ -10,8 +10,8 @@ from app.api.documentation import errors
 PREFIX = "/api/v1"
 
 router = APIRouter()
-router.include_router(health.router)
-router.include_router(docs.router)
 for part in (snapshots, submissions, leaderboard, people):
     # Said here once, so that the framework does not add its own kind of answer to requests that it refuses.
     router.include_router(part.router, prefix=PREFIX, responses=errors(422))
+router.include_router(health.router)
+router.include_router(docs.router)

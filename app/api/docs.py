@@ -7,11 +7,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
+from markupsafe import Markup, escape
 
 from app.api.problems import list_error_kinds
 
 router = APIRouter(include_in_schema=False)
 
+PHRASES = {"200": "OK", "202": "Accepted"}
 METHODS = ("get", "post", "delete")
 TEMPLATE = """\
 <!doctype html>
@@ -25,21 +27,23 @@ TEMPLATE = """\
 <body>
 <main class="docs">
 <h1>{{ spec.info.title }} REST interface</h1>
-<p>{{ spec.info.description }}</p>
+{% for paragraph in spec.info.description.strip().split("\n\n") %}
+<p>{{ paragraph | code }}</p>
+{% endfor %}
 <p><a href="/api/v1/openapi.json">OpenAPI document</a> · <a href="/">board</a></p>
 {% for tag, operations in groups %}
 <h2>{{ tag }}</h2>
 {% for operation in operations %}
 <section id="{{ operation.id }}">
 <h3><code>{{ operation.method }} {{ operation.path }}</code></h3>
-<p>{{ operation.description }}</p>
+<p>{{ operation.description | code }}</p>
 {% if operation.parameters %}
 <table>
 <thead><tr><th>parameter</th><th>in</th><th>required</th><th>meaning</th></tr></thead>
 <tbody>
 {% for p in operation.parameters %}
 <tr><td><code>{{ p.name }}</code></td><td>{{ p.place }}</td><td>{{ "yes" if p.required else "no" }}</td>
-<td>{{ p.description }}</td></tr>
+<td>{{ p.description | code }}</td></tr>
 {% endfor %}
 </tbody>
 </table>
@@ -71,8 +75,22 @@ TEMPLATE = """\
 def show_docs(request: Request) -> HTMLResponse:
     """Show every operation with its parameters and answers."""
     spec = request.app.openapi()
-    page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE)
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["code"] = mark_code
+    page = environment.from_string(TEMPLATE)
     return HTMLResponse(page.render(spec=spec, groups=_group_operations(spec), errors=list_error_kinds()))
+
+
+def mark_code(text: str) -> Markup:
+    """Return text as HTML, what stands between backticks as code.
+
+    Examples
+    --------
+    >>> str(mark_code("`a<b` holds"))
+    '<code>a&lt;b</code> holds'
+    """
+    parts = str(escape(text)).split("`")
+    return Markup("".join(f"<code>{part}</code>" if idx % 2 else part for idx, part in enumerate(parts)))
 
 
 def _group_operations(spec: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -102,11 +120,12 @@ def _describe(path: str, method: str, operation: dict[str, Any]) -> dict[str, An
         {"name": name, "place": "form", "required": name in required, "description": field.get("description", "")}
         for name, field in form.get("properties", {}).items()
     ]
+    answers = sorted(operation["responses"].items())
     return {
         "id": operation["operationId"],
         "method": method.upper(),
         "path": path,
         "description": operation.get("description", operation.get("summary", "")),
         "parameters": parameters,
-        "answers": [(status, answer["description"]) for status, answer in operation["responses"].items()],
+        "answers": [(status, PHRASES.get(status, answer["description"])) for status, answer in answers],
     }

@@ -42,7 +42,8 @@ from app.services.submissions import (
 )
 from app.services.uploads import store_upload
 
-logger = logging.getLogger(__name__)
+# Its own name also where the module is run as a program.
+logger = logging.getLogger("app.services.demo")
 
 Sessions = sessionmaker[Session]
 EXAMPLE_TEAM = "examples"
@@ -226,7 +227,6 @@ def _find_submission(session: Session, snapshot_name: str, entry: _Entry) -> str
             method.name == entry.method,
             submission.strategy == entry.strategy.value,
             submission.split == entry.split,
-            submission.state != SubmissionState.WITHDRAWN.value,
         )
         .order_by(submission.created_at)
         .limit(1)
@@ -243,7 +243,7 @@ def _publish_scored(sessions: Sessions, made: list[tuple[str, _Entry]]) -> None:
                 continue
             if details.state is SubmissionState.SCORED:
                 publish_submission(session, submission_id, account=entry.account)
-            elif details.state is not SubmissionState.PUBLISHED:
+            elif details.state not in (SubmissionState.PUBLISHED, SubmissionState.WITHDRAWN):
                 logger.error("the demo's %s is %s: %s", entry.method, details.state, details.problems)
         made.remove((submission_id, entry))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -62,6 +63,17 @@ def test_the_same_bytes_again_are_the_same_submission(board: Any, make_caps: Cap
     assert again.headers["location"] == first.headers["location"]
     assert again.json()["id"] == first.json()["id"]
     assert len(board.me.get("/api/v1/submissions").json()["items"]) == 1
+
+
+def test_the_same_bytes_at_the_same_time_are_one_submission(board: Any, make_caps: Caps) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: board.send(make_caps(200)), range(4)))
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 202]
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    with board.sessions.begin() as session:
+        assert session.scalar(text("SELECT count(*) FROM submissions")) == 1
+        jobs = session.scalar(text("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'score_submission'"))
+    assert jobs == 1
 
 
 def test_a_rejected_file_lists_its_problems(board: Any, make_caps: Caps) -> None:

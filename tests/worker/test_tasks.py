@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 
-from sqlalchemy import Engine, text
+from sqlalchemy import text
 
-from app.config import Config
 from app.db.session import make_engine, session_factory
-from app.files.snapshot import Snapshot
-from app.services import jobs, snapshots
+from app.services import jobs
 from worker import tasks
 
 
@@ -35,19 +32,3 @@ def test_a_worker_looks_first_after_what_dead_ones_left(committed_database: str)
         waiting = session.execute(text("SELECT task_name, priority FROM procrastinate_jobs")).all()
     engine.dispose()
     assert waiting == [(jobs.REAP, tasks.REAP_PRIORITY)]
-
-
-def test_freezing_prepares_every_split(committed_database: str, board_snapshot: Snapshot, tmp_path: Path) -> None:
-    engine: Engine = make_engine(committed_database)
-    sessions = session_factory(engine)
-    with sessions.begin() as session:
-        snapshots.import_snapshot(session, board_snapshot)
-        snapshots.freeze_snapshot(session, "small")
-    config = Config(data_dir=tmp_path, database_url=committed_database)
-    jobs.run_worker(config, committed_database, context=tasks.make_context(config, sessions), wait=False)
-    with sessions.begin() as session:
-        prepared = session.execute(text("SELECT DISTINCT split, strategy FROM board_frontiers")).all()
-        left = session.scalar(text("SELECT count(*) FROM procrastinate_jobs"))
-    engine.dispose()
-    assert len(prepared) == 4 * 3
-    assert left == 0
