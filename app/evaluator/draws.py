@@ -99,9 +99,7 @@ def draw_replicate(measurements: Measurements, replicate: int, *, seed: int = BO
         trajectory_idx = np.empty((1, cell.n_questions, cell.trajectories_per_question), np.int32)
         _draw_indices(key, hash_name(cell.benchmark), hash_name(cell.model), question_idx, trajectory_idx)
         cells.append(
-            CellDraw(
-                cell.model, cell.benchmark, question_idx[0].astype(np.int64), trajectory_idx[0].astype(np.int64)
-            )
+            CellDraw(cell.model, cell.benchmark, question_idx[0].astype(np.int64), trajectory_idx[0].astype(np.int64))
         )
     return ReplicateDraw(seed, replicate, tuple(cells))
 
@@ -171,7 +169,12 @@ def count_weights(cell: Cell, replicates: range, *, seed: int) -> NDArray[np.int
     weights = np.zeros((len(replicates), cell.n_trajectories), np.int32)
     keys = find_replicate_keys(replicates, seed=seed)
     _draw_weights(
-        keys, hash_name(cell.benchmark), hash_name(cell.model), cell.n_questions, cell.trajectories_per_question, weights
+        keys,
+        hash_name(cell.benchmark),
+        hash_name(cell.model),
+        cell.n_questions,
+        cell.trajectories_per_question,
+        weights,
     )
     return weights
 

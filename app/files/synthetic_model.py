@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -196,7 +197,7 @@ def draw_traits(seed: int, model: str, benchmark: str, *, difficulty: FloatArray
 
 def _mix(share: float, common: FloatArray, own: FloatArray) -> FloatArray:
     """Return the standard normal whose correlation with the common part is `share`."""
-    return share * common + np.sqrt(1 - share**2) * own
+    return share * common + math.sqrt(1 - share**2) * own
 
 
 def find_thinking_tokens(traits: Traits, *, middle_tokens: float, spread: float) -> IntArray:
