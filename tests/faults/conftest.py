@@ -26,7 +26,7 @@ from app.services.accounts import Identity, ensure_account
 from app.services.submissions import accept_submission
 from app.services.uploads import store_upload
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 240.0
 # The command `otboard` without its script, which is not there where the package was not installed.
 RUN_COMMAND = "from app.cli import main; main()"
 

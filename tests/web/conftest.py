@@ -100,7 +100,9 @@ class Site:
             publish_submission(session, submission_id, account=account or self.author)
 
 
-@pytest.fixture(scope="session")
+# One browser a file, not a run: while Playwright is up, its event loop counts as running in this thread, and the tests of
+# the job queue in other files, which run event loops of their own, would fail.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A Chromium; without one the test fails with the command that gets one."""
     executable = find_browser()
@@ -123,7 +125,7 @@ class Visit:
     hosts: set[str] = field(default_factory=set)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def contexts(browser: Browser) -> Iterator[dict[Any, BrowserContext]]:
     """Browser contexts by what they emulate: tests share them, and with them the one copy of Plotly each keeps."""
     known: dict[Any, BrowserContext] = {}

@@ -14,7 +14,7 @@ import pytest
 
 from app.processes import Child, Supervisor
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 120.0
 SLEEP = "import time; time.sleep(600)"
 # Counts its starts in a file, one byte each.
 COUNT = "import sys; open(sys.argv[1], 'a').write('x'); "
