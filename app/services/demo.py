@@ -75,12 +75,12 @@ class _Entry:
     build: Callable[[], ActionTable]
 
 
-def run_demo(sessions: Sessions, config: Config, *, scale: float = 1.0) -> None:
+def run_demo(sessions: Sessions, config: Config, *, scale: float = 1.0, splits: Sequence[str] = SPLITS) -> None:
     """Make whatever of the demo is not there yet: the snapshot, its submissions, scored by a worker and published.
 
     Killed at any point, it goes on from there at its next start.
     """
-    steps = _Steps(config.data_dir, n_steps=3 + len(SPLITS) * len(Strategy))
+    steps = _Steps(config.data_dir, n_steps=3 + len(splits) * len(Strategy))
     steps.begin("drawing synthetic measurements")
     snapshot = draw_snapshot(scale=scale)
     steps.begin("storing them in the database")
@@ -90,7 +90,7 @@ def run_demo(sessions: Sessions, config: Config, *, scale: float = 1.0) -> None:
         examples = ensure_account(session, name=EXAMPLE_TEAM, team=EXAMPLE_TEAM, is_control=False)
     measurements = load_measurements(snapshot)
     made: list[tuple[str, _Entry]] = []
-    for split in SPLITS:
+    for split in splits:
         for strategy in reversed(Strategy):
             steps.begin(f"writing action files of {TITLES[strategy]} for the {split} split")
             for entry in _list_entries(snapshot, measurements, controls, examples, split=split, strategy=strategy):
@@ -108,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m app.services.demo", description=main.__doc__)
     parser.add_argument("--stop-with-parent", action="store_true", help="stop when standard input ends")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the questions of the full snapshot")
+    parser.add_argument("--splits", nargs="+", default=SPLITS, help="the splits to submit to")
     chosen = parser.parse_args(arguments)
     if chosen.stop_with_parent:
         stop_with_parent()
@@ -118,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with open_database(config) as url:
             engine = make_engine(url)
             upgrade_database(engine)
-            run_demo(session_factory(engine), config, scale=chosen.scale)
+            run_demo(session_factory(engine), config, scale=chosen.scale, splits=chosen.splits)
             engine.dispose()
     except AppError as exc:
         logger.error("the demo's data could not be made: %s", exc.detail)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -159,14 +159,20 @@ def test_the_oracle_leads_and_constants_trail(session: Session, desk: Any, autho
 def test_an_undefined_potential_comes_last(session: Session, desk: Any, author: Identity, make_caps: Caps) -> None:
     """n/a was once ranked first (codabench#1284)."""
     publish(session, desk, author, make_caps(200), method="defined")
-    undefined = publish(session, desk, author, make_caps(5000), method="undefined")
-    for board in session.query(models.BoardScore).join(models.Score).filter_by(submission_id=undefined):
-        # Scores are only ever added; the trigger is set aside to make a case that a real snapshot has.
-        session.connection().exec_driver_sql("SET LOCAL session_replication_role = replica")
-        board.realised_potential, board.reason = None, "no_potential"
+    undefined = desk.submit(author, make_caps(5000), method="undefined")
+    submission = session.get_one(models.Submission, undefined)
+    submission.scored_at = submission.published_at = submission.created_at
+    submission.state = "published"
+    score = models.Score(submission_id=undefined, scorer_version=leaderboard.SCORER_VERSION, document={})
+    session.add(score)
     session.flush()
-    rows = get_board(session).rows
-    assert [(row.method, row.rank, row.rank_reason) for row in rows] == [
+    figures = {f.name: getattr(ROW, f.name) for f in fields(ROW) if f.name in models.BoardScore.__table__.columns}
+    figures |= {"realised_potential": None, "reason": "no_potential", "area": 1.0, "oracle_area": 1.0}
+    session.add(
+        models.BoardScore(score_id=score.id, n_cells=4, min_questions=3, curve_beta=[0], curve_accuracy=[1], **figures)
+    )
+    session.flush()
+    assert [(row.method, row.rank, row.rank_reason) for row in get_board(session).rows] == [
         ("defined", 1, None),
         ("undefined", None, "no_potential"),
     ]
