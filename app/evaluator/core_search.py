@@ -22,6 +22,10 @@ FloatArray = NDArray[np.float64]
 
 # How many segments past the break the first guess looks at.
 _LOOK_AHEAD = 64
+# Loops over rewards run in whole vectors, past the end of what is possible: so many entries there stand for "none".
+_PAD = 32
+ROOM = 4 * _PAD
+"""How many entries more than twice a cell's probes an array of rewards needs."""
 
 
 @compiled
@@ -94,7 +98,8 @@ def _add_copies(
 ) -> Any:  # fmt: skip
     """Let some copies of a unit leave its base action for any that loses at most the limit.
 
-    Returns the arrays (their roles swapped as often as needed) and the gains low..high that they hold.
+    Returns the arrays (their roles swapped as often as needed), the gains low..high that they hold, and whether there
+    was any such action.
     """
     n = 0
     least_gain = most_gain = np.int64(0)
@@ -112,18 +117,24 @@ def _add_copies(
                 break
             j += direction
     if n == 0:
-        return old, new, low, high
+        return old, new, low, high, False
     for _ in range(copies):
-        new[zero + low + least_gain : zero + low] = unreachable
-        new[zero + low : zero + high + 1] = old[zero + low : zero + high + 1]
-        new[zero + high + 1 : zero + high + 1 + most_gain] = unreachable
+        size = high - low + 1
+        padded = (size + _PAD - 1) & -_PAD
+        source = old[zero + low : zero + low + padded]
+        fresh = new[zero + low + least_gain : zero + low + most_gain + padded + _PAD]
+        for i in range(-least_gain):
+            fresh[i] = unreachable
+        kept = fresh[-least_gain : padded - least_gain]
+        for i in range(padded):
+            kept[i] = source[i]
+        for i in range(padded - least_gain, fresh.size):
+            fresh[i] = unreachable
         for c in range(n):
-            start = zero + low + choice_gain[c]
-            width = high - low + 1
-            source = old[zero + low : zero + low + width]
-            target = new[start : start + width]
+            start = choice_gain[c] - least_gain
+            target = fresh[start : start + padded]
             more = old.dtype.type(choice_cost[c])
-            for i in range(width):
+            for i in range(padded):
                 total = old.dtype.type(source[i] + more)
                 target[i] = total if total < target[i] else target[i]
         old, new = new, old
@@ -133,7 +144,7 @@ def _add_copies(
             low += 1
         while low < high and q * np.int64(old[zero + high]) - p * high > limit:
             high -= 1
-    return old, new, low, high
+    return old, new, low, high, True
 
 
 @compiled
@@ -174,26 +185,31 @@ def _improve(
     zero = one.size // 2
     old, new = one, other
     old[zero] = 0
+    for y in range(1, 2 * _PAD):
+        old[zero + y] = unreachable
     low = high = np.int64(0)
     at = order[position]
     unit = seg_unit[at]
     stamp[unit] = mark
     split = (seg_first[at], copies[unit] - taken), (seg_last[at], taken)
     for base, count in split:
-        old, new, low, high = _add_copies(
+        old, new, low, high, _ = _add_copies(
             base, bounds[unit], bounds[unit + 1], count, p, q, limit, cost, reward, is_vertex,
             choice_cost, choice_gain, old, new, unreachable, low, high, zero
         )  # fmt: skip
     here = slope[at]
     left, right = position - 1, position + 1
+    grown = True
     while True:
-        for y in range(min(high, target), best, -1):
-            if old[zero + y] <= rest:
-                best = y
-                limit = q * rest - p * (best + 1)
-                break
-        if best >= target:
-            return best
+        if grown:
+            for y in range(min(high, target), best, -1):
+                if old[zero + y] <= rest:
+                    best = y
+                    limit = q * rest - p * (best + 1)
+                    break
+            if best >= target:
+                return best
+            grown = False
         if left < 0 and right >= n_segments:
             return best
         if right < n_segments and (left < 0 or slope[order[right]] - here <= here - slope[order[left]]):
@@ -217,7 +233,7 @@ def _improve(
         unit = seg_unit[k]
         if stamp[unit] != mark:
             stamp[unit] = mark
-            old, new, low, high = _add_copies(
+            old, new, low, high, grown = _add_copies(
                 base, bounds[unit], bounds[unit + 1], copies[unit], p, q, limit, cost, reward, is_vertex,
                 choice_cost, choice_gain, old, new, unreachable, low, high, zero
             )  # fmt: skip
@@ -316,57 +332,6 @@ def solve_exits(
         _solve_budgets(
             budgets[i], rewards[i], base_reward, n, order, seg_unit, seg_first, seg_last, slope, weights[i], bounds,
             cost, reward, is_vertex, stamp, choice_cost, choice_gain, one, other, unreachable
-        )  # fmt: skip
-
-
-@compiled
-def solve_routes(
-    question_idx: Any, counts: Any, full_cost: Any, zero_correct: Any, full_correct: Any, budgets: Any, rewards: Any,
-    one: Any, other: Any, unreachable: Any
-) -> None:  # fmt: skip
-    """Dynamic routing: a unit is a drawn occurrence; it thinks or not.
-
-    `full_cost`, `zero_correct`, `full_correct`: questions x R. The others have one row per replicate.
-    """
-    n_units = question_idx.shape[1]
-    n_segments = n_units
-    bounds = np.empty(n_units + 1, np.int64)
-    cost = np.zeros(2 * n_units, np.int64)
-    reward = np.zeros(2 * n_units, np.int64)
-    is_vertex = np.ones(2 * n_units, np.bool_)
-    seg_unit = np.empty(n_segments, np.int64)
-    seg_first = np.empty(n_segments, np.int64)
-    seg_last = np.empty(n_segments, np.int64)
-    slope = np.empty(n_segments, np.float64)
-    order = np.empty(n_segments, np.int64)
-    starts = np.empty(4096, np.int64)
-    copies = np.ones(n_units, np.int32)
-    stamp = np.zeros(n_units, np.int64)
-    choice_cost = np.empty(2, np.int64)
-    choice_gain = np.empty(2, np.int64)
-    for i in range(question_idx.shape[0]):
-        base_reward = np.int64(0)
-        n = 0
-        for unit in range(n_units):
-            q = question_idx[i, unit]
-            full = zero = tokens = np.int64(0)
-            for j in range(counts.shape[2]):
-                w = np.int64(counts[i, unit, j])
-                tokens += w * full_cost[q, j]
-                zero += w * zero_correct[q, j]
-                full += w * full_correct[q, j]
-            base_reward += zero
-            if full > zero:
-                bounds[n] = 2 * n
-                cost[2 * n + 1], reward[2 * n + 1] = tokens, full - zero
-                seg_unit[n], seg_first[n], seg_last[n] = n, 2 * n, 2 * n + 1
-                slope[n] = np.float64(tokens) / np.float64(full - zero)
-                n += 1
-        bounds[n] = 2 * n
-        _sort_by_slope(slope[:n], slope[:n].view(np.uint64), order, starts)
-        _solve_budgets(
-            budgets[i], rewards[i], base_reward, n, order, seg_unit, seg_first, seg_last, slope, copies, bounds, cost,
-            reward, is_vertex, stamp, choice_cost, choice_gain, one, other, unreachable
         )  # fmt: skip
 
 

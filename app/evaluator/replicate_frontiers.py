@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.evaluator.compiled import compiled
-from app.evaluator.core_search import pack_events, solve_caps, solve_exits, solve_routes, sort_exits
+from app.evaluator.core_search import ROOM, pack_events, solve_caps, solve_exits, sort_exits
 from app.evaluator.draws import BOOTSTRAP_SEED, CellCounts, count_draws
 from app.evaluator.fast_units import list_unit_actions, own
 from app.evaluator.measurements import Cell, IntArray, Measurements
 from app.evaluator.overthinking import trajectory_overthinking
+from app.evaluator.routing_sweep import solve_routes
 from app.evaluator.strategies import Strategy
 from app.evaluator.uninformed_grid import ConstantPolicies, find_uninformed_grid, tabulate_policies
 
@@ -213,7 +214,7 @@ def _prepare_cell(cell: Cell) -> _PreparedCell:
         events=(event_bounds, events, zero),
         routes=(cell.thinking_tokens.reshape(shape), zero, cell.endpoint_correct.reshape(shape)),
         policies=tabulate_policies(cell),
-        buffers=tuple(np.empty(2 * cell.total_probes + 1, np.int32 if narrow else np.int64) for _ in range(2)),  # type: ignore[arg-type]
+        buffers=tuple(np.empty(2 * cell.total_probes + ROOM, np.int32 if narrow else np.int64) for _ in range(2)),  # type: ignore[arg-type]
     )
 
 
