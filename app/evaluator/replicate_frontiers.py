@@ -118,7 +118,7 @@ def compute_replicates(
     Parameters
     ----------
     replicates : their numbers; consecutive, from 0, at least one.
-    progress : called before each cell with what is done, how many of how many cells are finished.
+    progress : called as the work goes on with what is done, how many of how many parts are finished.
 
     Raises
     ------
@@ -140,30 +140,46 @@ def compute_replicates(
     >>> block.rewards[1, 0, :, [0, 39, 40, 100]].T.tolist()
     [[1, 1, 1, 2], [1, 1, 4, 4], [1, 1, 4, 4]]
     """
+    n_cells = len(measurements.cells)
+    prepared = []
+    for at, cell in enumerate(measurements.cells):
+        if progress:
+            progress(f"preparing {cell.model} on {cell.benchmark}", at, 2 * n_cells)
+        prepared.append(prepare_cell(cell))
+
+    def show(what: str, done: int, total: int) -> None:
+        if progress:
+            progress(what, total + done, 2 * total)
+
+    return resample_cells(prepared, replicates, seed=seed, progress=show)
+
+
+def resample_cells(
+    prepared: Sequence[PreparedCell], replicates: range, *, seed: int, progress: Progress | None = None
+) -> ReplicateFrontiers:
+    """Compute consecutive replicates of cells that have been prepared; see `compute_replicates`."""
     if not len(replicates):
         raise ValueError("no replicates")
-    cells = measurements.cells
-    block = _allocate(measurements, replicates, seed=seed)
-    for at, cell in enumerate(cells):
+    block = _allocate([p.cell for p in prepared], replicates, seed=seed)
+    for at, of_cell in enumerate(prepared):
         if progress:
-            progress(f"resampling {cell.model} on {cell.benchmark}", at, len(cells))
-        prepared = _prepare_cell(cell)
+            progress(f"resampling {of_cell.cell.model} on {of_cell.cell.benchmark}", at, len(prepared))
         for start in range(0, len(replicates), _CHUNK):
             rows = slice(start, min(start + _CHUNK, len(replicates)))
-            drawn = count_draws(cell, replicates[rows], seed=seed)
-            _fill_totals(prepared, drawn, block.totals[rows, at], block.overthinking_ratio[rows, at])
-            _fill_curves(prepared, drawn, block.totals[rows, at], block.rewards[rows, at], block.uninformed_area[rows, at])
+            drawn = count_draws(of_cell.cell, replicates[rows], seed=seed)
+            totals = block.totals[rows, at]
+            _fill_totals(of_cell, drawn, totals, block.overthinking_ratio[rows, at])
+            _fill_curves(of_cell, drawn, totals, block.rewards[rows, at], block.uninformed_area[rows, at])
     return block
 
 
-def _allocate(measurements: Measurements, replicates: range, *, seed: int) -> ReplicateFrontiers:
-    cells = measurements.cells
+def _allocate(cells: Sequence[Cell], replicates: range, *, seed: int) -> ReplicateFrontiers:
     shape = (len(replicates), len(cells))
     return ReplicateFrontiers(
         cells=tuple((cell.model, cell.benchmark) for cell in cells),
         n_questions=np.array([cell.n_questions for cell in cells]),
         total_probes=np.array([cell.total_probes for cell in cells]),
-        trajectories_per_question=measurements.trajectories_per_question,
+        trajectories_per_question=cells[0].trajectories_per_question,
         seed=seed,
         first=replicates.start,
         rewards=np.empty((*shape, len(Strategy), N_INTERVALS + 1), np.int32),
@@ -174,7 +190,7 @@ def _allocate(measurements: Measurements, replicates: range, *, seed: int) -> Re
 
 
 @dataclass(frozen=True, eq=False)
-class _PreparedCell:
+class PreparedCell:
     """What all replicates of a cell share.
 
     `exits`, `events` and `routes` are the arguments of the three solvers; `per_trajectory` holds what `TOTALS` adds up.
@@ -190,7 +206,8 @@ class _PreparedCell:
     buffers: tuple[NDArray[Any], NDArray[Any]]
 
 
-def _prepare_cell(cell: Cell) -> _PreparedCell:
+def prepare_cell(cell: Cell) -> PreparedCell:
+    """Return what all replicates of a cell share, ready for `resample_cells`."""
     if not cell.has_labels:
         raise ValueError(f"the labels of {cell.model} on {cell.benchmark} are hidden")
     largest_total = cell.n_trajectories * int(cell.thinking_tokens.max())
@@ -206,7 +223,7 @@ def _prepare_cell(cell: Cell) -> _PreparedCell:
     # Costs in 32 bits take half the time, where none can overflow even when added to one that stands for "none".
     narrow = largest_total < 2**29
     columns = (cell.thinking_tokens, cell.zero_correct, cell.endpoint_correct, plain.degradation, cell.original_correct)
-    return _PreparedCell(
+    return PreparedCell(
         cell=cell,
         ratio=plain.ratio,
         per_trajectory=np.stack(columns, axis=1).astype(np.int64),
@@ -237,7 +254,7 @@ def _check_size(cell: Cell, largest_total: int) -> None:
         raise ValueError(f"{cell.model} on {cell.benchmark} is too large to be resampled exactly")
 
 
-def _fill_totals(prepared: _PreparedCell, drawn: CellCounts, totals: IntArray, ratio: FloatArray) -> None:
+def _fill_totals(prepared: PreparedCell, drawn: CellCounts, totals: IntArray, ratio: FloatArray) -> None:
     sums = np.empty_like(totals)
     means = np.empty(len(ratio))
     _add_weighted(drawn.weights, prepared.per_trajectory, prepared.ratio, sums, means)
@@ -248,7 +265,7 @@ def _fill_totals(prepared: _PreparedCell, drawn: CellCounts, totals: IntArray, r
 
 
 def _fill_curves(
-    prepared: _PreparedCell, drawn: CellCounts, totals: IntArray, rewards: NDArray[np.int32], uninformed: FloatArray
+    prepared: PreparedCell, drawn: CellCounts, totals: IntArray, rewards: NDArray[np.int32], uninformed: FloatArray
 ) -> None:
     cell = prepared.cell
     budgets = np.arange(N_INTERVALS + 1) * totals[:, :1] // N_INTERVALS

@@ -144,9 +144,9 @@ def _find_hull(cost: IntArray, correct: IntArray) -> int:
             continue
         if cost[k] == cost[n - 1]:
             n -= 1
-        while n > 1 and (correct[n - 1] - correct[n - 2]) * (cost[k] - cost[n - 2]) <= (
-            correct[k] - correct[n - 2]
-        ) * (cost[n - 1] - cost[n - 2]):
+        while n > 1 and (correct[n - 1] - correct[n - 2]) * (cost[k] - cost[n - 2]) <= (correct[k] - correct[n - 2]) * (
+            cost[n - 1] - cost[n - 2]
+        ):
             n -= 1
         cost[n], correct[n] = cost[k], correct[k]
         n += 1

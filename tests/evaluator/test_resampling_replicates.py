@@ -224,7 +224,9 @@ def test_draws_follow_from_their_keys_as_written(as_measurements: Measure, per_q
     for replicate in (0, 12):
         drawn = draw_replicate(as_measurements([cell]), replicate, seed=SEED).cells[0]
         root = number(number(SEED, 0), replicate)
-        word = {name: int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") for name in ("model", "bench")}
+        word = {
+            name: int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") for name in ("model", "bench")
+        }
         of_benchmark = mix(root ^ word["bench"])
         of_model = mix(of_benchmark ^ word["model"])
         assert drawn.question_idx.tolist() == [bound(number(of_benchmark, s), n) for s in range(n)]
