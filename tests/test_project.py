@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 import sys
+import time
 import tomllib
+import venv
 import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import httpx
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -115,3 +120,55 @@ def test_the_wheel_carries_migrations_and_static_files(wheel: Path) -> None:
     assert "worker/main.py" in names
     assert any(name.startswith("app/web/templates/") for name in names)
     assert not any(name.startswith(("tests/", "benchmarks/")) for name in names)
+
+
+@pytest.fixture
+def fresh_python(wheel: Path, tmp_path: Path) -> Path:
+    """The interpreter of a fresh environment with the wheel in it.
+
+    The packages it needs are those of this run, put on its path: an editable install among them has no say there.
+    """
+    environment = tmp_path / "environment"
+    venv.create(environment)
+    python = environment / "bin" / "python"
+    ours = next(Path(p) for p in sys.path if Path(p).name == "site-packages")
+    ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    theirs = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
+    (theirs / "packages.pth").write_text(f"{ours}\n")
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(theirs)]
+    subprocess.run([*command, str(wheel)], check=True, capture_output=True)
+    return python
+
+
+def test_the_installed_wheel_serves(fresh_python: Path, committed_database: str, tmp_path: Path) -> None:
+    with socket.socket() as chosen:
+        chosen.bind(("127.0.0.1", 0))
+        port = chosen.getsockname()[1]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "OTBOARD_", "COV_"))}
+    environment |= {"OTBOARD_DATABASE_URL": committed_database, "OTBOARD_DATA": str(tmp_path / "data")}
+    command = [str(fresh_python), "-c", "import app; print(app.__file__, flush=True); from app.cli import main; main()"]
+    with subprocess.Popen(
+        [*command, "serve", "--port", str(port)], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert str(fresh_python.parent.parent) in server.stdout.readline()
+            board = ask_until_it_answers(f"http://127.0.0.1:{port}/", server)
+            assert "OTBoard" in board.text
+            sheet = re.search(r'href="(/static/otboard\.css[^"]*)"', board.text)
+            assert sheet is not None
+            assert httpx.get(f"http://127.0.0.1:{port}{sheet[1]}", timeout=60).status_code == 200
+        finally:
+            server.terminate()
+        assert server.wait(timeout=60) == 0
+
+
+def ask_until_it_answers(url: str, server: subprocess.Popen[str]) -> httpx.Response:
+    deadline = time.monotonic() + 120
+    while True:
+        assert server.poll() is None, "the server has ended"
+        try:
+            return httpx.get(url, timeout=60)
+        except httpx.ConnectError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
