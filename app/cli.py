@@ -380,6 +380,29 @@ def baseline(
 
 
 @app.command()
+def analyse(
+    path: SnapshotPath,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="REPORT",
+            help="The report's name; REPORT.json and REPORT.html are written.",
+            show_default=False,
+        ),
+    ],
+    split: SplitOption = "all",
+    force: Annotated[bool, typer.Option("--force", help="Replace the files if they are there.")] = False,
+    output_format: FormatOption = Format.TABLE,
+) -> None:
+    """Run every analysis, and write it as one JSON document and one HTML page that needs no other file."""
+    from app.cli_analyse import write_report
+
+    _print_fields(write_report(_read(path), output, split=split, force=force), output_format)
+
+
+@app.command()
 def efficiency(
     accuracy: Annotated[float, typer.Option(min=0, max=1, help="The method's accuracy.", show_default=False)],
     tokens: Annotated[float, typer.Option(min=0, help="The method's mean tokens.", show_default=False)],
