@@ -33,6 +33,8 @@ from app.evaluator.measurements import Cell, IntArray, Measurements
 BOOTSTRAP_SEED = 20260721
 _LARGEST_SEED = 2**63 - 1
 _MOST_TRAJECTORIES = 2**16
+# So many replicates' multiplicities are made at a time, which keeps them in the processor's cache.
+_CHUNK = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +181,37 @@ def count_weights(cell: Cell, replicates: range, *, seed: int) -> NDArray[np.int
     return weights
 
 
+def sum_draws(cell: Cell, values: IntArray, *, replicates: range, seed: int) -> IntArray:
+    """Return the sums of columns over the trajectories that each replicate draws, each as often as it is drawn.
+
+    Parameters
+    ----------
+    values : int64, trajectories x columns, each >= 0.
+
+    Returns
+    -------
+    int64, replicates x columns.
+
+    Notes
+    -----
+    Sums that fit are added in 32 bits, twice as many at once. O(trajectories x columns) a replicate.
+
+    Examples
+    --------
+    >>> from app.evaluator.measurements import build_cell
+    >>> cell = build_cell("m", "b", [("q", "test", [[(0, 1), (10, 4)]])], 4)
+    >>> sum_draws(cell, np.array([[10, 4]]), replicates=range(2), seed=0).tolist()
+    [[10, 4], [10, 4]]
+    """
+    narrow = cell.n_trajectories * int(values.max(initial=0)) < 2**31
+    columns = np.ascontiguousarray(values, np.int32 if narrow else np.int64)
+    sums = np.zeros((len(replicates), columns.shape[1]), columns.dtype)
+    for start in range(0, len(replicates), _CHUNK):
+        rows = slice(start, min(start + _CHUNK, len(replicates)))
+        _add_rows(count_weights(cell, replicates[rows], seed=seed), columns, sums[rows])
+    return sums.astype(np.int64)
+
+
 def hash_name(name: str) -> np.uint64:
     """Return the 64-bit word that stands for a name in a key.
 
@@ -295,3 +328,19 @@ def _draw_weights(keys: Any, benchmark: Any, model: Any, n_slots: int, per_quest
                 bits = _number(of_slot, word)
                 for j in range(4 * word, min(4 * word + 4, per_question)):
                     weights[i, first + _bound_part(bits, j, np.uint64(per_question))] += 1
+
+
+@compiled
+def _add_rows(weights: Any, columns: Any, sums: Any) -> None:
+    """Add up weighted rows, a few of the rows for all replicates before the next few."""
+    block = 256
+    for first in range(0, columns.shape[0], block):
+        stop = min(first + block, columns.shape[0])
+        for i in range(weights.shape[0]):
+            total = sums[i]
+            for t in range(first, stop):
+                w = columns.dtype.type(weights[i, t])
+                if w > 0:
+                    row = columns[t]
+                    for c in range(row.size):
+                        total[c] += columns.dtype.type(w * row[c])
