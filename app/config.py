@@ -36,6 +36,7 @@ class Config:
     scoring_deadline_seconds : how long one attempt at scoring may take before it counts as lost
         (OTBOARD_SCORING_DEADLINE_SECONDS).
     scoring_attempts : attempts at scoring a submission before it has failed (OTBOARD_SCORING_ATTEMPTS).
+    bootstrap_replicates : replicates that intervals and ranks are computed from (OTBOARD_BOOTSTRAP_REPLICATES).
     heartbeat_timeout_seconds : silence after which a worker counts as dead (OTBOARD_HEARTBEAT_TIMEOUT_SECONDS).
     database_pool_size : most database connections one process keeps open (OTBOARD_DATABASE_POOL_SIZE).
     log_level : DEBUG, INFO, WARNING or ERROR (OTBOARD_LOG_LEVEL).
@@ -46,6 +47,7 @@ class Config:
     upload_limit_bytes: int = 512 * MEBIBYTE
     scoring_deadline_seconds: int = 900
     scoring_attempts: int = 3
+    bootstrap_replicates: int = 2000
     heartbeat_timeout_seconds: int = 30
     database_pool_size: int = 10
     log_level: str = "INFO"
@@ -84,6 +86,7 @@ def load_config(environ: Mapping[str, str] = os.environ) -> Config:
         upload_limit_bytes=read("OTBOARD_UPLOAD_LIMIT_MIB", _parse_count, 512) * MEBIBYTE,
         scoring_deadline_seconds=read("OTBOARD_SCORING_DEADLINE_SECONDS", _parse_count, 900),
         scoring_attempts=read("OTBOARD_SCORING_ATTEMPTS", _parse_count, 3),
+        bootstrap_replicates=read("OTBOARD_BOOTSTRAP_REPLICATES", _parse_count, 2000),
         heartbeat_timeout_seconds=read("OTBOARD_HEARTBEAT_TIMEOUT_SECONDS", _parse_count, 30),
         database_pool_size=read("OTBOARD_DATABASE_POOL_SIZE", _parse_count, 10),
         log_level=read("OTBOARD_LOG_LEVEL", _parse_log_level, "INFO"),

@@ -44,6 +44,7 @@ def test_values_are_read() -> None:
             "OTBOARD_UPLOAD_LIMIT_MIB": "3",
             "OTBOARD_SCORING_DEADLINE_SECONDS": "60",
             "OTBOARD_SCORING_ATTEMPTS": "1",
+            "OTBOARD_BOOTSTRAP_REPLICATES": "40",
             "OTBOARD_HEARTBEAT_TIMEOUT_SECONDS": "6",
             "OTBOARD_DATABASE_POOL_SIZE": "2",
             "OTBOARD_LOG_LEVEL": "debug",
@@ -53,6 +54,7 @@ def test_values_are_read() -> None:
     assert "secret" not in repr(config)
     assert config.upload_limit_bytes == 3 * 2**20
     assert (config.scoring_deadline_seconds, config.scoring_attempts) == (60, 1)
+    assert config.bootstrap_replicates == 40
     assert (config.heartbeat_timeout_seconds, config.database_pool_size, config.log_level) == (6, 2, "DEBUG")
 
 

@@ -14,7 +14,8 @@ from procrastinate.exceptions import AlreadyEnqueued
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
-from app.services import jobs, scoring, snapshots
+from app.db import models
+from app.services import bootstrap, jobs, scoring, snapshots
 from app.services.uploads import remove_orphans
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,16 @@ def prepare_snapshot(context: JobContext, *, snapshot_id: int, split: str) -> No
     """Compute the frontiers and figures of a frozen snapshot's split."""
     needs = context.additional_context
     snapshots.prepare_split(needs["sessions"], snapshot_id, split=split, data_dir=needs["config"].data_dir)
+    with needs["sessions"].begin() as session:
+        snapshot = session.get_one(models.Snapshot, snapshot_id)
+        bootstrap.begin_bootstrap(session, snapshot, split=split, config=needs["config"])
+
+
+@jobs.queue.task(name=jobs.BOOTSTRAP_SPLIT, queue=jobs.BOOTSTRAP_SPLIT, pass_context=True)
+def bootstrap_split(context: JobContext, *, snapshot_id: int, split: str) -> None:
+    """Compute some seconds' worth of a split's bootstrap replicates."""
+    needs = context.additional_context
+    bootstrap.run_slice(needs["sessions"], snapshot_id, split=split, config=needs["config"])
 
 
 @jobs.queue.periodic(cron=jobs.REAP_CRON)
@@ -64,6 +75,7 @@ def defer_reaping(sessions: sessionmaker[Session]) -> None:
     """Queue a look after what dead workers left, which a worker that starts does first of all."""
     try:
         with sessions.begin() as session:
+            bootstrap.forget_failures(session)
             jobs.defer(session, jobs.REAP, priority=REAP_PRIORITY, timestamp=int(time.time()))
     except AlreadyEnqueued:
         logger.debug("a reaper waits already")
@@ -72,6 +84,7 @@ def defer_reaping(sessions: sessionmaker[Session]) -> None:
 def _reap(config: Config, sessions: sessionmaker[Session]) -> None:
     with sessions.begin() as session:
         moved = scoring.reap_submissions(session, config=config)
+        bootstrap.begin_missing(session, config=config)
     if moved:
         logger.warning("%d overdue submissions were moved on", moved)
 

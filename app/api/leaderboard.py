@@ -35,8 +35,9 @@ def get_board(
 ) -> LeaderboardOut | Response:
     """Return one row a method, best first: its current published submission, else its latest published one.
 
-    Ranked by realised potential. Ranks are provisional, by point estimate. Controls have no rank, and nobody has one
-    where every cell of the board has fewer than 20 questions.
+    Ranked by realised potential: methods whose paired difference cannot be told from zero share a rank. Until a job has
+    computed that, ranks are provisional, by point estimate. Controls have no rank, and nobody has one where every cell
+    of the board has fewer than 20 questions.
     """
     board = get_leaderboard(
         session, snapshot=snapshot, split=split, strategy=strategy, model=model, benchmark=benchmark

@@ -45,6 +45,7 @@ EXAMPLE_SUBMISSION: dict[str, JsonValue] = {
 }
 EXAMPLE_ROW: dict[str, JsonValue] = {
     "rank": 1,
+    "last_rank": 3,
     "rank_reason": None,
     "submission_id": "k3J9xQ2mTz7A",
     "method": "length-cap",
@@ -53,6 +54,8 @@ EXAMPLE_ROW: dict[str, JsonValue] = {
     "strategy": "fixed_budget",
     "n_settings": 20,
     "realised_potential": 0.3127,
+    "realised_potential_low": 0.2641,
+    "realised_potential_high": 0.3598,
     "area": 0.7714,
     "uninformed_area": 0.7441,
     "oracle_area": 0.8314,
@@ -382,7 +385,11 @@ class ValidationOut(Answer):
 class BoardRowOut(Answer):
     """A method on the board. Accuracies and areas are fractions; `gap` is the oracle's area minus the method's."""
 
-    rank: int | None = Field(description="Provisional: by point estimate. Null with `rank_reason`.")
+    rank: int | None = Field(
+        description="1 + the number of methods whose paired difference to this one has a 95 % interval entirely above "
+        "zero; by point estimate where the board's ranks are provisional. Null with `rank_reason`."
+    )
+    last_rank: int | None = Field(description="Methods that share a rank take up the places from `rank` to this one.")
     rank_reason: str | None = Field(description="`control`, `too_few_questions` or `no_potential`.")
     submission_id: str
     method: str
@@ -391,6 +398,8 @@ class BoardRowOut(Answer):
     strategy: Strategy
     n_settings: int
     realised_potential: float | None
+    realised_potential_low: float | None = Field(description="Lower end of the 95 % interval; null until there is one.")
+    realised_potential_high: float | None
     area: Fraction01
     uninformed_area: Fraction01
     oracle_area: Fraction01
@@ -421,7 +430,7 @@ class LeaderboardOut(Answer):
     model: str | None
     benchmark: str | None
     scorer_version: str
-    ranks_are_provisional: bool
+    ranks_are_provisional: bool = Field(description="Whether ranks go by the point estimate: a job replaces them.")
     rows: list[BoardRowOut]
 
     model_config = ConfigDict(
@@ -436,7 +445,7 @@ class LeaderboardOut(Answer):
                 "model": None,
                 "benchmark": None,
                 "scorer_version": "1",
-                "ranks_are_provisional": True,
+                "ranks_are_provisional": False,
                 "rows": [EXAMPLE_ROW],
             }
         },

@@ -23,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 SCORE_SUBMISSION = "score_submission"
 PREPARE_SNAPSHOT = "prepare_snapshot"
+BOOTSTRAP_SPLIT = "bootstrap_split"
+RESAMPLE_SUBMISSION = "resample_submission"
+RANK_BOARDS = "rank_boards"
+BOOTSTRAP_PRIORITY = -10
 REAP = "reap"
 
 # Every ten seconds (the sixth field): with the heartbeat timeout this bounds how long a killed worker's job lies still.
@@ -71,6 +75,46 @@ def defer_scoring(session: Session, submission_id: str, *, delay: timedelta = ti
 def defer_preparation(session: Session, snapshot_id: int, *, split: str) -> int:
     """Queue the computation of a split's frontiers and figures, ahead of submissions, which need them."""
     return defer(session, PREPARE_SNAPSHOT, priority=10, snapshot_id=snapshot_id, split=split)
+
+
+def defer_bootstrap(session: Session, snapshot_id: int, *, split: str) -> int:
+    """Queue some seconds' worth of a split's bootstrap, behind everything else; the job queues what is left."""
+    lock = _bootstrap_lock(snapshot_id, split)
+    return defer(session, BOOTSTRAP_SPLIT, priority=BOOTSTRAP_PRIORITY, lock=lock, snapshot_id=snapshot_id, split=split)
+
+
+def is_bootstrap_queued(session: Session, snapshot_id: int, *, split: str) -> bool:
+    """Whether a job of a split's bootstrap waits or is being done."""
+    query = text(
+        "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing') AND lock = :lock"
+        " AND task_name = :task)"
+    )
+    return bool(session.scalar(query, {"lock": _bootstrap_lock(snapshot_id, split), "task": BOOTSTRAP_SPLIT}))
+
+
+def is_ahead_of_bootstraps(session: Session) -> bool:
+    """Whether a job waits that goes ahead of bootstraps."""
+    query = text(
+        "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status = 'todo' AND priority > :priority"
+        " AND (scheduled_at IS NULL OR scheduled_at <= now()))"
+    )
+    return bool(session.scalar(query, {"priority": BOOTSTRAP_PRIORITY}))
+
+
+def _bootstrap_lock(snapshot_id: int, split: str) -> str:
+    return f"{BOOTSTRAP_SPLIT}-{snapshot_id}-{split}"
+
+
+def defer_resampling(session: Session, submission_id: str) -> int:
+    """Queue the intervals of a scored submission, behind submissions that wait for their score."""
+    lock = f"{RESAMPLE_SUBMISSION}-{submission_id}"
+    return defer(session, RESAMPLE_SUBMISSION, priority=-2, lock=lock, submission_id=submission_id)
+
+
+def defer_ranking(session: Session, snapshot_id: int, *, split: str, strategy: str) -> int:
+    """Queue the ranks of every board of a snapshot, split and strategy, whose published submissions changed."""
+    lock = f"{RANK_BOARDS}-{snapshot_id}-{split}-{strategy}"
+    return defer(session, RANK_BOARDS, priority=-1, lock=lock, snapshot_id=snapshot_id, split=split, strategy=strategy)
 
 
 def has_live_worker(session: Session, *, timeout_seconds: float) -> bool:

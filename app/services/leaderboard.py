@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Select, and_, func, select
+from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, select
 from sqlalchemy.orm import Session
 
 from app.db import models
@@ -20,6 +21,7 @@ from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.scoring import SCORER_VERSION
 from app.evaluator.strategies import Strategy
 from app.files.csv_fields import format_field
+from app.services.question_counts import count_questions
 from app.services.snapshots import get_snapshot, list_splits
 
 MIN_RANKED_QUESTIONS = 20
@@ -37,10 +39,13 @@ class BoardRow:
     """One method on a board: its current published submission, else its latest published one.
 
     `rank` is None with a `rank_reason`: `control` (the oracle, the constants, random settings), `too_few_questions`
-    (every cell of the board has fewer than 20), `no_potential` (realised potential is undefined there).
+    (every cell of the board has fewer than 20), `no_potential` (realised potential is undefined there). Methods that
+    share a rank take up the places from `rank` to `last_rank`. The ends of the 95 % interval are None until there is
+    one, and where there is none.
     """
 
     rank: int | None
+    last_rank: int | None
     rank_reason: str | None
     submission_id: str
     method: str
@@ -49,6 +54,8 @@ class BoardRow:
     strategy: Strategy
     n_settings: int
     realised_potential: float | None
+    realised_potential_low: float | None
+    realised_potential_high: float | None
     area: float
     uninformed_area: float
     oracle_area: float
@@ -68,7 +75,11 @@ class BoardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """All rows of one board, best first. Ranks are by point estimate, hence provisional, until intervals exist."""
+    """All rows of one board, best first.
+
+    Ranks are those of paired differences that a job has stored. Where it has not yet, for just these rows, they are
+    provisional: by point estimate.
+    """
 
     snapshot: str
     snapshot_sha256: str
@@ -82,6 +93,10 @@ class Leaderboard:
     rows: tuple[BoardRow, ...]
 
 
+COMPUTED_FIELDS = ("rank_reason", "strategy")
+SHOWN_COLUMNS = (*(f.name for f in fields(BoardRow) if f.name not in COMPUTED_FIELDS), "n_ranked")
+
+
 def get_leaderboard(
     session: Session, *, snapshot: str, split: str, strategy: Strategy, model: str | None, benchmark: str | None
 ) -> Leaderboard:
@@ -92,9 +107,18 @@ def get_leaderboard(
     """
     row = get_snapshot(session, snapshot)
     _check_board(session, row, split=split, model=model, benchmark=benchmark)
-    query = _board_query(row.id, split=split, strategy=strategy, model=model, benchmark=benchmark)
-    rows = tuple(_read_row(found, strategy) for found in session.execute(query).mappings())
-    questions = _most_questions(session, row.id, split=split, benchmark=benchmark)
+    query = select_standing(
+        row.id,
+        models.BoardScore.model.is_not_distinct_from(model),
+        models.BoardScore.benchmark.is_not_distinct_from(benchmark),
+        split=split,
+        strategy=strategy,
+        columns=SHOWN_COLUMNS,
+    )
+    found = session.execute(query).mappings().all()
+    questions = find_most_questions(count_questions(session, row), split=split, benchmark=benchmark)
+    rows = assign_ranks([_read_row(one, strategy) for one in found], most_questions=questions)
+    ranked = take_stored_ranks(rows, {one["submission_id"]: read_rank(one) for one in found})
     return Leaderboard(
         snapshot=row.name,
         snapshot_sha256=row.full_sha256,
@@ -104,8 +128,8 @@ def get_leaderboard(
         model=model,
         benchmark=benchmark,
         scorer_version=SCORER_VERSION,
-        ranks_are_provisional=True,
-        rows=assign_ranks(rows, most_questions=questions),
+        ranks_are_provisional=ranked is None,
+        rows=rows if ranked is None else ranked,
     )
 
 
@@ -128,33 +152,85 @@ def list_board_curves(session: Session, leaderboard: Leaderboard) -> dict[str, S
 
 
 def assign_ranks(rows: Sequence[BoardRow], *, most_questions: int) -> tuple[BoardRow, ...]:
-    """Give each row its rank: 1 + the number of ranked methods with a strictly larger realised potential.
+    """Give each row a provisional rank: 1 + the number of ranked methods with a strictly larger realised potential.
 
     Equal figures share a rank. Controls and rows without a realised potential have none, and none has one on a board
     whose largest cell has fewer than 20 questions. `rows` come best first.
     """
+    reasons = [_find_rank_reason(row, most_questions=most_questions) for row in rows]
+    potentials = [row.realised_potential for row, reason in zip(rows, reasons, strict=True) if reason is None]
     ranked: list[BoardRow] = []
-    n_ahead, n_seen, last = 0, 0, None
-    for row in rows:
-        reason = _find_rank_reason(row, most_questions=most_questions)
+    for row, reason in zip(rows, reasons, strict=True):
         if reason is not None:
-            ranked.append(replace(row, rank=None, rank_reason=reason))
+            ranked.append(replace(row, rank=None, last_rank=None, rank_reason=reason))
             continue
-        if row.realised_potential != last:
-            n_ahead, last = n_seen, row.realised_potential
-        n_seen += 1
-        ranked.append(replace(row, rank=n_ahead + 1, rank_reason=None))
+        # Best first, so that whoever is ahead stands before the first of this figure.
+        n_ahead = potentials.index(row.realised_potential)
+        n_sharing = potentials.count(row.realised_potential)
+        ranked.append(replace(row, rank=n_ahead + 1, last_rank=n_ahead + n_sharing, rank_reason=None))
     return tuple(ranked)
+
+
+def find_most_questions(counts: Mapping[tuple[str, str], int], *, split: str, benchmark: str | None) -> int:
+    """Return the questions of a board's largest cell: a cell has the questions of its benchmark in the split.
+
+    `counts` are the questions of each benchmark in each split.
+    """
+    totals: dict[str, int] = defaultdict(int)
+    for (name, of_split), n_questions in counts.items():
+        if split in (ALL_SPLITS, of_split) and benchmark in (None, name):
+            totals[name] += n_questions
+    return max(totals.values(), default=0)
+
+
+@dataclass(frozen=True)
+class StoredRank:
+    """A rank by paired differences, and among how many methods it was found."""
+
+    rank: int
+    last_rank: int
+    n_ranked: int
+
+
+def read_rank(found: RowMapping) -> StoredRank | None:
+    """Return the stored rank in a row of the ranking query, or None."""
+    if found["rank"] is None:
+        return None
+    return StoredRank(found["rank"], found["last_rank"], found["n_ranked"])
+
+
+def take_stored_ranks(rows: Sequence[BoardRow], stored: Mapping[str, StoredRank | None]) -> tuple[BoardRow, ...] | None:
+    """Return the rows by their stored ranks, within one in the order they had; None unless those are of these rows.
+
+    They are when every row that has a rank at all has a stored one, found among as many methods: one that was published
+    or withdrawn since makes them stale.
+    """
+    places = [idx for idx, row in enumerate(rows) if row.rank is not None]
+    ranked: list[BoardRow] = []
+    for row in (rows[idx] for idx in places):
+        known = stored.get(row.submission_id)
+        if known is None or known.n_ranked != len(places):
+            return None
+        ranked.append(replace(row, rank=known.rank, last_rank=known.last_rank))
+    ranked.sort(key=lambda row: row.rank or 0)
+    shown = list(rows)
+    # Rows without a rank stay where they are.
+    for idx, row in zip(places, ranked, strict=True):
+        shown[idx] = row
+    return tuple(shown)
 
 
 CSV_COLUMNS = (
     "rank",
+    "last_rank",
     "rank_reason",
     "method",
     "team",
     "is_control",
     "n_settings",
     "realised_potential",
+    "realised_potential_low",
+    "realised_potential_high",
     "area",
     "uninformed_area",
     "oracle_area",
@@ -171,7 +247,17 @@ CSV_COLUMNS = (
     "submission_id",
     "actions_sha256",
 )
-BOARD_COLUMNS = ("snapshot", "snapshot_sha256", "kind", "split", "strategy", "model", "benchmark", "scorer_version")
+BOARD_COLUMNS = (
+    "snapshot",
+    "snapshot_sha256",
+    "kind",
+    "split",
+    "strategy",
+    "model",
+    "benchmark",
+    "scorer_version",
+    "ranks_are_provisional",
+)
 
 
 def format_csv(leaderboard: Leaderboard) -> str:
@@ -196,13 +282,17 @@ def _find_rank_reason(row: BoardRow, *, most_questions: int) -> str | None:
     return "no_potential" if row.realised_potential is None else None
 
 
-def _board_query(
-    snapshot_id: int, *, split: str, strategy: Strategy, model: str | None, benchmark: str | None
+def select_standing(
+    snapshot_id: int, *conditions: ColumnElement[bool], split: str, strategy: Strategy, columns: Collection[str]
 ) -> Select[Any]:
+    """Return the ranking query: the rows of the boards that meet the conditions, one a method, best first.
+
+    The submission that stands for its method on a board is the current one, else the latest published there.
+    """
     submission, score, board = models.Submission, models.Score, models.BoardScore
-    # The submission that stands for its method: the current one, else the latest published.
+    interval, rank = models.BoardInterval, models.BoardRank
     place = func.row_number().over(
-        partition_by=submission.method_id,
+        partition_by=(submission.method_id, board.model, board.benchmark),
         order_by=(
             submission.is_current.desc(),
             submission.published_at.desc(),
@@ -213,6 +303,7 @@ def _board_query(
     candidates = (
         select(
             board,
+            board.id.label("board_score_id"),
             submission.id.label("submission_id"),
             submission.actions_sha256,
             submission.published_at,
@@ -221,25 +312,31 @@ def _board_query(
             (models.Method.is_control | models.Team.is_control).label("is_control"),
             models.Team.name.label("team"),
             score.scorer_version,
+            interval.id.label("interval_id"),
+            interval.realised_potential_low,
+            interval.realised_potential_high,
+            rank.rank,
+            rank.last_rank,
+            rank.n_ranked,
             place.label("place"),
         )
         .join(score, and_(score.id == board.score_id, score.scorer_version == SCORER_VERSION))
         .join(submission, submission.id == score.submission_id)
         .join(models.Method, models.Method.id == submission.method_id)
         .join(models.Team, models.Team.id == models.Method.team_id)
+        .outerjoin(interval, interval.board_score_id == board.id)
+        .outerjoin(rank, rank.board_score_id == board.id)
         .where(
             submission.snapshot_id == snapshot_id,
             submission.split == split,
             submission.strategy == strategy.value,
             submission.state == "published",
-            board.model.is_not_distinct_from(model),
-            board.benchmark.is_not_distinct_from(benchmark),
+            *conditions,
         )
         .subquery()
     )
-    shown = [f.name for f in fields(BoardRow) if f.name in candidates.c]
     return (
-        select(*(candidates.c[name] for name in shown))
+        select(*(candidates.c[name] for name in columns))
         .where(candidates.c.place == 1)
         .order_by(
             candidates.c.realised_potential.desc().nulls_last(),
@@ -251,7 +348,7 @@ def _board_query(
 
 
 def _read_row(found: Any, strategy: Strategy) -> BoardRow:
-    computed: dict[str, Any] = {"rank": None, "rank_reason": None, "strategy": strategy}
+    computed: dict[str, Any] = {"rank": None, "last_rank": None, "rank_reason": None, "strategy": strategy}
     return BoardRow(**computed, **{f.name: found[f.name] for f in fields(BoardRow) if f.name not in computed})
 
 
@@ -270,20 +367,3 @@ def _check_board(
         known = select(table.id).where(table.snapshot_id == snapshot.id, table.name == name)
         if session.scalar(known) is None:
             raise UnknownBoardError(f"Snapshot {snapshot.name} has no {word} {name!r}.")
-
-
-def _most_questions(session: Session, snapshot_id: int, *, split: str, benchmark: str | None) -> int:
-    """Return the questions of the board's largest cell: a cell has the questions of its benchmark in the split."""
-    question, table = models.Question, models.SnapshotBenchmark
-    counts = (
-        select(func.count().label("n"))
-        .select_from(question)
-        .join(table, table.id == question.benchmark_id)
-        .where(question.snapshot_id == snapshot_id)
-        .group_by(question.benchmark_id)
-    )
-    if split != ALL_SPLITS:
-        counts = counts.where(question.split == split)
-    if benchmark is not None:
-        counts = counts.where(table.name == benchmark)
-    return int(session.scalar(select(func.max(counts.subquery().c.n))) or 0)

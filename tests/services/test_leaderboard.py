@@ -25,6 +25,7 @@ Caps = Callable[..., bytes]
 
 ROW = BoardRow(
     rank=None,
+    last_rank=None,
     rank_reason=None,
     submission_id="abcdefghijkl",
     method="m",
@@ -33,6 +34,8 @@ ROW = BoardRow(
     strategy=Strategy.FIXED_BUDGET,
     n_settings=1,
     realised_potential=0.5,
+    realised_potential_low=None,
+    realised_potential_high=None,
     area=0.5,
     uninformed_area=0.4,
     oracle_area=0.6,
@@ -74,7 +77,8 @@ def publish(session: Session, desk: Any, account: Identity, content: Any, **targ
 def test_ranks_count_the_better_methods_and_ties_share() -> None:
     potentials = [0.9, 0.5, 0.5, 0.1]
     rows = [replace(ROW, realised_potential=p) for p in potentials]
-    assert [row.rank for row in assign_ranks(rows, most_questions=20)] == [1, 2, 2, 4]
+    ranked = assign_ranks(rows, most_questions=20)
+    assert [(row.rank, row.last_rank) for row in ranked] == [(1, 1), (2, 3), (2, 3), (4, 4)]
 
 
 def test_ranks_are_by_full_precision() -> None:

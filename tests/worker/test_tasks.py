@@ -16,6 +16,7 @@ def test_every_job_that_is_queued_has_a_task() -> None:
     for name, arguments in (
         (jobs.SCORE_SUBMISSION, {"submission_id"}),
         (jobs.PREPARE_SNAPSHOT, {"snapshot_id", "split"}),
+        (jobs.BOOTSTRAP_SPLIT, {"snapshot_id", "split"}),
         (jobs.REAP, {"timestamp"}),
     ):
         task = registered[name]
