@@ -9,6 +9,7 @@ from app.cli_output import show_progress
 from app.cli_scoring import require_free
 from app.files.snapshot import Snapshot, hash_file
 from app.report import analyse_snapshot, dump_report, list_report_files, write_text
+from app.report_html import render_report
 
 
 def write_report(snapshot: Snapshot, output: Path, *, split: str, force: bool) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def write_report(snapshot: Snapshot, output: Path, *, split: str, force: bool) -
         document = analyse_snapshot(snapshot, split=split, progress=report)
         report("writing", 1.0)
         write_text(json_path, dump_report(document))
+        write_text(html_path, render_report(document))
     return {
         **{name: document[name] for name in ("snapshot", "snapshot_sha256", "kind", "split")},
         "json": str(json_path),

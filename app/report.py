@@ -55,6 +55,7 @@ def analyse_snapshot(snapshot: Snapshot, *, split: str, progress: Progress) -> D
         ("step_lengths", 2, lambda _: analyses.analyse_step_lengths(snapshot, measurements)),
         ("traces", 2, lambda _: analyses.analyse_traces(snapshot, measurements)),
     ]
+    document["intervals"] = None
     total = sum(weight for _, weight, _ in steps)
     done = 0.0
     for name, weight, analyse in steps:
