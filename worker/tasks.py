@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.services import bootstrap, jobs, scoring, snapshots
+from app.evaluator.strategies import Strategy
+from app.services import bootstrap, intervals, jobs, ranks, scoring, snapshots
 from app.services.uploads import remove_orphans
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,20 @@ def bootstrap_split(context: JobContext, *, snapshot_id: int, split: str) -> Non
     """Compute some seconds' worth of a split's bootstrap replicates."""
     needs = context.additional_context
     bootstrap.run_slice(needs["sessions"], snapshot_id, split=split, config=needs["config"])
+
+
+@jobs.queue.task(name=jobs.RESAMPLE_SUBMISSION, queue=jobs.RESAMPLE_SUBMISSION, pass_context=True)
+def resample_submission(context: JobContext, *, submission_id: str) -> None:
+    """Compute the intervals of a scored submission."""
+    needs = context.additional_context
+    intervals.resample_submission(needs["sessions"], submission_id, config=needs["config"])
+
+
+@jobs.queue.task(name=jobs.RANK_BOARDS, queue=jobs.RANK_BOARDS, pass_context=True)
+def rank_boards(context: JobContext, *, snapshot_id: int, split: str, strategy: str) -> None:
+    """Rank the boards of a snapshot, split and strategy."""
+    with context.additional_context["sessions"].begin() as session:
+        ranks.rank_boards(session, snapshot_id, split=split, strategy=Strategy(strategy))
 
 
 @jobs.queue.periodic(cron=jobs.REAP_CRON)

@@ -263,7 +263,9 @@ class BoardFiguresOut(Document):
     accuracy_at: dict[str, float]
     best_e3: float | None
     reason: str | None
-    intervals: dict[str, list[float]] | None = None
+    intervals: dict[str, Any] | None = Field(
+        default=None, description="95 % intervals `[low, high]` under the names of the figures; null until computed."
+    )
 
 
 class SettingOut(Document):

@@ -136,9 +136,9 @@ def download_actions(
     responses=errors(401, 404, 409, also=NOT_MODIFIED),
 )
 def get_score(submission_id: str, reader: ReaderDep, session: SessionDep, request: Request) -> Response:
-    """Return the score document: what `otboard score` prints for the same file."""
+    """Return the score document: what `otboard score` prints for the same file. Its intervals follow a while later."""
     score = scoring.get_score(session, submission_id, account=reader)
-    etag = make_etag("score", submission_id, score.scorer_version)
+    etag = make_etag("score", submission_id, score.scorer_version, "intervals" if score.has_intervals else "")
     return find_unchanged(request, etag) or frozen(score.text, etag=etag)
 
 

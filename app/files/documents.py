@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.errors import AppError, Problem
 from app.evaluator.curves import (
@@ -26,8 +26,14 @@ from app.evaluator.strategies import Strategy
 from app.files.actions import ActionFile
 from app.files.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    # Imports the compiler, which takes a while and which most commands can do without.
+    from app.evaluator.intervals import BoardIntervals, SubmissionIntervals
+
 Document = dict[str, Any]
 DEFAULT_GRID_INTERVALS = 100
+BUDGET_NAMES = {"0.25": "accuracy_25", "0.5": "accuracy_50", "0.75": "accuracy_75"}
+"""Under which budget of `accuracy_at` a document has the figures that tables have in columns of their own."""
 
 
 def dump_json(document: object) -> str:
@@ -105,7 +111,13 @@ def frontier_document(
     }
 
 
-def score_document(score: Score, *, actions_sha256: str, warnings: Sequence[Problem]) -> Document:
+def score_document(
+    score: Score,
+    *,
+    actions_sha256: str,
+    warnings: Sequence[Problem],
+    intervals: SubmissionIntervals | None = None,
+) -> Document:
     """Return a score: its settings with their cells, the boards it stands on, and the board of the whole snapshot.
 
     Parameters
@@ -113,8 +125,10 @@ def score_document(score: Score, *, actions_sha256: str, warnings: Sequence[Prob
     score : as the scorer made it.
     actions_sha256 : of the action file's bytes.
     warnings : what is odd about the file without being wrong.
+    intervals : of the same submission, where they were computed.
     """
     summary = score.summary
+    resampled = {(b.model, b.benchmark): intervals_document(b) for b in intervals.boards} if intervals else {}
     return {
         **_describe(score.snapshot, score.sha256, score.kind, score.split),
         "strategy": str(score.strategy),
@@ -122,13 +136,15 @@ def score_document(score: Score, *, actions_sha256: str, warnings: Sequence[Prob
         "actions_sha256": actions_sha256,
         "warnings": [warning.as_dict() for warning in warnings],
         "settings": [_setting(setting) for setting in score.settings],
-        "boards": [board_document(board) for board in score.boards],
-        "summary": None if summary is None else board_document(summary),
+        "boards": [
+            board_document(board, intervals=resampled.get((board.model, board.benchmark))) for board in score.boards
+        ],
+        "summary": None if summary is None else board_document(summary, intervals=resampled.get((None, None))),
         "summary_reason": score.summary_reason,
     }
 
 
-def board_document(board: BoardScore) -> Document:
+def board_document(board: BoardScore, *, intervals: Document | None = None) -> Document:
     """Return a score's figures on one board; its curve is left out. `intervals` is null until there are any."""
     return {
         "model": board.model,
@@ -148,8 +164,23 @@ def board_document(board: BoardScore) -> Document:
         "reasons": dict(board.reasons),
         "n_cells": board.n_cells,
         "min_questions": board.min_questions,
-        "intervals": None,
+        "intervals": intervals,
     }
+
+
+def intervals_document(board: BoardIntervals) -> Document | None:
+    """Return the 95 % intervals of a submission's figures on one board under the names the board has them by.
+
+    Each is `[low, high]`, or null where more than 5 % of the replicates have no such figure. None where none has an
+    interval, as on boards all of whose cells have fewer than 20 questions.
+    """
+    found = {
+        name: None if interval is None else [interval.low, interval.high] for name, interval in board.intervals.items()
+    }
+    if all(interval is None for interval in found.values()):
+        return None
+    shown: Document = {name: interval for name, interval in found.items() if name not in BUDGET_NAMES.values()}
+    return {**shown, "accuracy_at": {budget: found[name] for budget, name in BUDGET_NAMES.items()}}
 
 
 def check_document(file: ActionFile, measurements: Measurements) -> Document:

@@ -19,7 +19,7 @@ from app.evaluator.scoring import SCORER_VERSION, Score, score_actions
 from app.evaluator.strategies import Strategy
 from app.files.actions import ActionFile, read_actions
 from app.files.documents import score_document
-from app.services import jobs, snapshots, submissions
+from app.services import bootstrap, intervals, jobs, snapshots, submissions
 from app.services.accounts import Identity
 from app.services.submissions import SYSTEM, SubmissionState
 from app.services.uploads import StoredFile, upload_path
@@ -84,10 +84,11 @@ class ActionsDownload:
 
 @dataclass(frozen=True)
 class StoredScore:
-    """A score document as JSON text."""
+    """A score document as JSON text; its intervals come later than its figures."""
 
     text: str
     scorer_version: str
+    has_intervals: bool
 
 
 @dataclass(frozen=True)
@@ -200,13 +201,16 @@ def check_upload(
 def get_score(session: Session, submission_id: str, *, account: Identity | None) -> StoredScore:
     """Return the score document of a submission that the reader may see."""
     details = submissions.get_submission(session, submission_id, account=account)
-    query = select(models.Score.document, models.Score.scorer_version).where(
+    query = select(models.Score.id, models.Score.document, models.Score.scorer_version).where(
         models.Score.submission_id == details.id, models.Score.scorer_version == SCORER_VERSION
     )
     found = session.execute(query).one_or_none()
     if found is None:
         raise NotScoredError(f"Submission {details.id} is {details.state}; it has no score.")
-    return StoredScore(json.dumps(found[0], allow_nan=False, ensure_ascii=False), found[1])
+    document = dict(found.document)
+    n_boards = intervals.fill_intervals(session, document, score_id=found.id)
+    text = json.dumps(document, allow_nan=False, ensure_ascii=False)
+    return StoredScore(text, found.scorer_version, has_intervals=n_boards > 0)
 
 
 def get_actions_file(
@@ -295,6 +299,7 @@ def _record(sessions: Sessions, attempt: _Attempt, score: Score, *, actions: Act
         session.add_all(_build_boards(score, score_id=stored.id))
         submission.scored_at = _now()
         submissions.transition(session, submission, SubmissionState.SCORED, actor=actor)
+        bootstrap.defer_intervals(session, submission)
 
 
 def _build_boards(score: Score, *, score_id: int) -> list[models.BoardScore]:

@@ -266,6 +266,7 @@ def publish_submission(session: Session, submission_id: str, *, account: Identit
     if submission.state != SubmissionState.PUBLISHED:
         submission.published_at = _now()
         transition(session, submission, SubmissionState.PUBLISHED, actor=account.name)
+        jobs.defer_ranking(session, submission.snapshot_id, split=submission.split, strategy=submission.strategy)
     return get_submission(session, submission_id, account=account)
 
 
@@ -275,8 +276,11 @@ def withdraw_submission(
     """Take a submission off the board for good; it stays as a tombstone. Doing it again changes nothing."""
     submission = _lock_own(session, submission_id, account=account)
     if submission.state != SubmissionState.WITHDRAWN:
+        was_ranked = submission.state == SubmissionState.PUBLISHED
         submission.is_current = False
         transition(session, submission, SubmissionState.WITHDRAWN, actor=account.name, reason=reason)
+        if was_ranked:
+            jobs.defer_ranking(session, submission.snapshot_id, split=submission.split, strategy=submission.strategy)
     return get_submission(session, submission_id, account=account)
 
 

@@ -48,6 +48,7 @@ class Site:
             "OTBOARD_DATA": str(self.config.data_dir),
             "OTBOARD_DATABASE_URL": str(self.config.database_url),
             "OTBOARD_HEARTBEAT_TIMEOUT_SECONDS": "1",
+            "OTBOARD_BOOTSTRAP_REPLICATES": "40",
         }
         with (self.config.data_dir / f"stderr-{len(self.processes)}").open("w") as errors:
             process = subprocess.Popen(

@@ -17,6 +17,8 @@ def test_every_job_that_is_queued_has_a_task() -> None:
         (jobs.SCORE_SUBMISSION, {"submission_id"}),
         (jobs.PREPARE_SNAPSHOT, {"snapshot_id", "split"}),
         (jobs.BOOTSTRAP_SPLIT, {"snapshot_id", "split"}),
+        (jobs.RESAMPLE_SUBMISSION, {"submission_id"}),
+        (jobs.RANK_BOARDS, {"snapshot_id", "split", "strategy"}),
         (jobs.REAP, {"timestamp"}),
     ):
         task = registered[name]
