@@ -66,7 +66,7 @@ def panel_local_changes(document: Document) -> list[Panel]:
         Panel("All local changes", draw_lines(shares, x=x, y=Axis("Share of steps (%)", 0, 100))),
         Panel(
             "Losses per gain",
-            draw_lines([ratio], x=x, y=Axis("Losses per gain", low, high), level=1.0, named="as many losses as gains"),
+            draw_lines([ratio], x=x, y=Axis("Losses per gain", low, high), level=1.0),
         ),
     ]
 

@@ -100,10 +100,10 @@ def show_overthinking(document: Document) -> Section:
             f"which a trajectory is at its best, and the end is {_points(macro['accuracy_degradation'])} below that.",
         )
     columns = (
-        Column("AD (points)", "accuracy_degradation", write_percent),
-        Column("OR (%)", "overthinking_ratio", write_percent),
+        Column("AD", "accuracy_degradation", write_percent),
+        Column("OR", "overthinking_ratio", write_percent),
     )
-    table = build_grid(document, index_figures(section), columns, caption="AD and OR per model and benchmark")
+    table = build_grid(document, index_figures(section), columns, caption="AD in points, OR in percent")
     spearman = section["or_ad_spearman"]
     parts: list[str | PanelGroup] = [table]
     if spearman["value"] is not None:
@@ -113,8 +113,8 @@ def show_overthinking(document: Document) -> Section:
             if spearman["n_points"] > 2
             else f"There are {spearman['n_points']} cells, too few for a correlation of OR and AD to mean anything."
         )
-        key = _mark_benchmarks(document, document["benchmarks"], is_point=True)
-        parts.append(PanelGroup([panels.panel_correlation(document)], key))
+        key = [Mark(name, pick_method_style(idx), is_point=True) for idx, name in enumerate(document["benchmarks"])]
+        parts.append(PanelGroup([panels.panel_correlation(document)], key if len(key) > 1 else ()))
     return Section("overthinking", "Overthinking", "Table 1, section 3.2", text, parts)
 
 
@@ -129,10 +129,12 @@ def show_baseline(document: Document) -> Section:
         )
         text.insert(0, f"{accuracy}, with {write_count(macro['mean_thinking_tokens'])} thinking tokens on average.")
     columns = (
-        Column("Accuracy (%)", "full_thinking_accuracy", write_percent),
+        Column("Acc.", "full_thinking_accuracy", write_percent),
         Column("Tokens", "mean_thinking_tokens", write_count),
     )
-    table = build_grid(document, index_figures(document["overthinking"]), columns, caption="Original full thinking")
+    table = build_grid(
+        document, index_figures(document["overthinking"]), columns, caption="Accuracy in percent, thinking tokens"
+    )
     return Section("baseline", "Full-thinking baseline", "Table 3", text, [table])
 
 
@@ -165,7 +167,7 @@ def show_local_changes(document: Document) -> Section:
     """Figure 2."""
     width = document["local_changes"]["bin_tokens"]
     text = [
-        "Where losses per gain are above 1, more steps lose correct probes than gain some.",
+        "Where losses per gain are above 1 (dashed), more steps lose correct probes than gain some.",
         f"Steps by the tokens retained at their end, in bins of {width:,}; means over cells of the shares in each. "
         "Later bins rest on fewer and longer trajectories.",
     ]
@@ -199,10 +201,10 @@ def show_direct_answers(document: Document) -> Section:
             "The snapshot does not have a direct answer for every trajectory, so these figures are undefined (–)."
         )
     columns = (
-        Column("Position 0 (%)", "zero_step_accuracy", write_percent),
-        Column("Direct (%)", "direct_accuracy", write_percent),
+        Column("k = 0", "zero_step_accuracy", write_percent),
+        Column("Direct", "direct_accuracy", write_percent),
     )
-    table = build_grid(document, index_figures(section), columns, caption="Accuracy without thinking, in two ways")
+    table = build_grid(document, index_figures(section), columns, caption="Accuracy without thinking in percent")
     return Section("direct-answers", "Position 0 and direct answers", "Table 7", text, [table])
 
 
@@ -249,11 +251,11 @@ def show_diversity(document: Document) -> Section:
             f"{_points(macro['accuracy_degradation'])} of AD on average."
         ]
     columns = (
-        Column("OR (points)", "overthinking_ratio", write_percent),
-        Column("AD (points)", "accuracy_degradation", write_percent),
+        Column("OR", "overthinking_ratio", write_percent),
+        Column("AD", "accuracy_degradation", write_percent),
     )
     pairs = "one pair" if section["n_pairs"] == 1 else f"{section['n_pairs']} pairs"
-    caption = f"Mean absolute difference over {pairs} of trajectories a question"
+    caption = f"Mean absolute difference over {pairs} of trajectories a question, in points"
     table = build_grid(document, index_figures(section), columns, caption=caption)
     return Section("diversity", "Trajectory diversity", "Section 3.2", text, [table])
 
@@ -329,14 +331,18 @@ def show_traces(document: Document) -> Section:
         "where the end is wrong. RFCS: that position over the number of steps, where the end is right.",
         "A flip is a change of that majority from one position to the next; it is dangerous from right to wrong.",
     ]
-    grid = build_grid(document, index_figures(section), TRACE_COLUMNS, caption="Trace figures per model and benchmark")
-    parts: list[str | PanelGroup] = [grid]
+    figures = index_figures(section)
+    shares = (Column("OE", "outcome_efficiency", write_percent), Column("RFCS", "rfcs", write_percent))
+    flips = (Column("All", "flips", write_number), Column("Dangerous", "dangerous_flips", write_number))
+    parts: list[str | PanelGroup] = [
+        build_grid(document, figures, shares, caption="Outcome efficiency (OE) and RFCS in percent"),
+        build_grid(document, figures, flips, caption="Flips per trajectory"),
+    ]
     shown = [report for report in section["by_difficulty"] if len(report["levels"]) > 1]
     if not shown:
         text.append("No benchmark has questions of at least two known difficulties.")
     else:
-        key = _mark_benchmarks(document, [report["benchmark"] for report in shown], is_point=False)
-        parts.append(PanelGroup(panels.panel_difficulty(document), key))
+        parts.append(PanelGroup(panels.panel_difficulty(document)))
     parts += [_tabulate_difficulty(report) for report in shown]
     return Section("traces", "Traces and difficulty", None, text, parts)
 
@@ -361,12 +367,6 @@ def show_efficiency(document: Document) -> Section:
     headings = ["Strategy", "Point", "Tokens (%)", "Accuracy (%)", "E³", "AES"]
     table = build_list(headings, rows, caption="What the oracles reach, over all cells", n_texts=2)
     return Section("efficiency", "Efficiency of the oracles", None, text, [table])
-
-
-def _mark_benchmarks(document: Document, names: Sequence[str], *, is_point: bool) -> list[Mark]:
-    """Return a key of benchmarks, none where a single one needs no telling apart."""
-    order = document["benchmarks"]
-    return [Mark(name, pick_method_style(order.index(name)), is_point) for name in names] if len(order) > 1 else []
 
 
 def _tabulate_frontiers(document: Document) -> str:

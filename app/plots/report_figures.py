@@ -30,8 +30,8 @@ from app.plots.steps import FloatArray
 from app.plots.traces import FrontierLines, draw_full_thinking, draw_markers, draw_oracle, draw_uninformed
 
 PLAIN_STYLE = METHOD_STYLES[0]
-_END_MARGIN = 84
-"""Pixels right of a panel whose lines carry their names at their ends."""
+_LETTER = 7
+"""Pixels that a letter takes, give or take one, where a line carries its name at its end."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Range:
     style: LineStyle
 
 
-def draw_lines(series: Sequence[Series], *, x: Axis, y: Axis, level: float | None = None, named: str = "") -> go.Figure:
-    """Draw lines in one panel; `level` is a thin dashed horizontal, `named` what it stands for.
+def draw_lines(series: Sequence[Series], *, x: Axis, y: Axis, level: float | None = None) -> go.Figure:
+    """Draw lines in one panel, and a thin dashed horizontal at `level`.
 
     With several lines each carries its name at its right end.
     """
@@ -92,15 +92,11 @@ def draw_lines(series: Sequence[Series], *, x: Axis, y: Axis, level: float | Non
         )
         for line in series
     ]
-    annotations = []
-    if len(series) > 1:
-        annotations = _name_ends(series, y)
-    shapes = []
-    if level is not None:
-        shapes.append(_horizontal(level))
-        annotations.append({**_note(named), "x": x.high, "y": level, "xanchor": "right", "yanchor": "bottom"})
+    shapes = [] if level is None else [_horizontal(level)]
+    annotations = _name_ends(series, y) if len(series) > 1 else []
+    longest = max(len(line.name) for line in series)
     return _figure(
-        traces, x=x, y=y, annotations=annotations, shapes=shapes, right=_END_MARGIN if len(series) > 1 else 14
+        traces, x=x, y=y, annotations=annotations, shapes=shapes, right=16 + _LETTER * longest if annotations else 14
     )
 
 

@@ -17,7 +17,9 @@
   function fit(figure, width, isWide) {
     const { title, ...layout } = figure.layout;
     if (!isWide || width >= NARROW_PIXELS) return { data: figure.data, layout };
-    const annotations = layout.annotations.filter((annotation) => annotation.name !== "end-label");
+    const annotations = layout.annotations
+      .filter((annotation) => annotation.name !== "end-label")
+      .map((annotation) => (annotation.xref === "paper" ? annotation : { ...annotation, x: 100, xanchor: "right" }));
     return { data: figure.data, layout: { ...layout, annotations, margin: { ...layout.margin, r: 14 } } };
   }
 
