@@ -1,11 +1,11 @@
-"""Exact rewards at given budgets, for many replicates of a cell: an integer search around the break of the greedy path.
+"""Exact rewards at given budgets, for many replicates of a cell: a search around the break of the greedy path.
 
 At a budget B the greedy path over all units' hull segments breaks inside a segment of cost p and gain q with e tokens
 left. No combination gains more than t = floor(e q / p) above the break. Against the break every other choice of a unit,
-dc tokens dearer for dr probes more, loses q dc - p dr >= 0; one that beats the best gain known so far loses at most
-Delta = q e - p (best + 1) over all units together. So only units with a choice that loses at most Delta are tried,
-nearest slope first, in an array of least costs by gain, until t is reached or no such unit is left. Both ends prove that
-the reward is the largest one.
+dc tokens dearer for dr probes more, loses q dc - p dr >= 0; a combination that beats the best gain known so far loses
+at most Delta = q e - p (best + 1) over all units together. So only units with a choice that loses at most Delta are
+tried, nearest slope first, in an array of least costs by gain, until t is reached or no such unit is left. Both ends
+prove that the reward is the largest one.
 """
 
 from __future__ import annotations
@@ -28,11 +28,27 @@ ROOM = 4 * _PAD
 """How many entries more than twice a cell's probes an array of rewards needs."""
 
 
+def describe_events(events: IntArray) -> list[tuple[int, int, int, bool]]:
+    """Return packed events as (trajectory, tokens more, probes more, whether the next length differs), to be read.
+
+    Examples
+    --------
+    Two trajectories: 4 probes right after 5 tokens, and 2 right after 5, then 1 after 9.
+
+    >>> offsets, retained = np.array([0, 2, 5]), np.array([0, 5, 0, 5, 9], dtype=np.int32)
+    >>> bounds, events = np.empty(2, np.int64), np.empty(3, np.int64)
+    >>> pack_events(offsets, retained, np.array([0, 4, 0, 2, 1], dtype=np.int32), 2, bounds, events)
+    >>> describe_events(events)
+    [(0, 5, 4, False), (1, 5, 2, True), (1, 4, -1, True)]
+    """
+    return [(e & 0xFFFF, e >> 32, (e >> 16 & 0x7FFF) - 0x2000, bool(e >> 31 & 1)) for e in events.tolist()]
+
+
 @compiled
 def _push_segments(
-    first: int, stop: int, cost: Any, reward: Any, is_vertex: Any, n: int, seg_first: Any, seg_last: Any, slope: Any
+    first: int, stop: int, cost: Any, reward: Any, is_vertex: Any, n: Any, seg_first: Any, seg_last: Any, slope: Any
 ) -> int:
-    """Add the hull segments of a unit's actions first..stop-1 behind the n there are; returns how many there are now."""
+    """Add the hull segments of a unit's actions first..stop-1 behind the n there are; returns how many there are."""
     bottom = n
     for action in range(first + 1, stop):
         start = action - 1
@@ -51,12 +67,12 @@ def _push_segments(
     is_vertex[first] = True
     for k in range(bottom, n):
         is_vertex[seg_last[k]] = True
-    return n
+    return int(n)
 
 
 @compiled
 def _sort_by_slope(slope: Any, bits: Any, order: Any, starts: Any) -> None:
-    """Order segments by slope, equal ones by index: a counting sort on the leading bits of the floats, then insertion."""
+    """Order segments by slope, equal ones by index: a counting sort on the floats' leading bits, then insertion."""
     n = slope.size
     if n == 0:
         return
@@ -78,9 +94,9 @@ def _sort_by_slope(slope: Any, bits: Any, order: Any, starts: Any) -> None:
         starts[b] = total
         total += count
     for k in range(n):
-        b = np.int64((bits[k] - least) >> shift)
-        order[starts[b]] = k
-        starts[b] += 1
+        bucket = np.int64((bits[k] - least) >> shift)
+        order[starts[bucket]] = k
+        starts[bucket] += 1
     for j in range(1, n):
         k = order[j]
         s = slope[k]
@@ -92,35 +108,43 @@ def _sort_by_slope(slope: Any, bits: Any, order: Any, starts: Any) -> None:
 
 
 @compiled
-def _add_copies(
-    base: int, first: int, stop: int, copies: int, p: Any, q: Any, limit: Any, cost: Any, reward: Any, is_vertex: Any,
-    choice_cost: Any, choice_gain: Any, old: Any, new: Any, unreachable: Any, low: int, high: int, zero: int
-) -> Any:  # fmt: skip
-    """Let some copies of a unit leave its base action for any that loses at most the limit.
-
-    Returns the arrays (their roles swapped as often as needed), the gains low..high that they hold, and whether there
-    was any such action.
-    """
+def _list_choices(
+    base: int, first: int, stop: int, p: Any, q: Any, limit: Any, cost: Any, reward: Any, is_vertex: Any,
+    choice_cost: Any, choice_gain: Any
+) -> int:  # fmt: skip
+    """List what a unit can leave its base action for at a loss of at most the limit; returns how many choices."""
     n = 0
-    least_gain = most_gain = np.int64(0)
+    base_cost, base_reward = np.int64(cost[base]), np.int64(reward[base])
     for direction in (1, -1):
         j = base + direction
         while first <= j < stop:
-            dc = np.int64(cost[j] - cost[base])
-            dr = np.int64(reward[j] - reward[base])
+            dc = np.int64(cost[j]) - base_cost
+            dr = np.int64(reward[j]) - base_reward
             if q * dc - p * dr <= limit:
                 choice_cost[n], choice_gain[n] = dc, dr
                 n += 1
-                least_gain, most_gain = min(least_gain, dr), max(most_gain, dr)
             elif is_vertex[j]:
                 # Losses grow along the hull, and everything past this vertex lies under it.
                 break
             j += direction
-    if n == 0:
-        return old, new, low, high, False
+    return n
+
+
+@compiled
+def _add_copies(
+    n: int, copies: int, p: Any, q: Any, limit: Any, choice_cost: Any, choice_gain: Any, old: Any, new: Any,
+    unreachable: Any, low: int, high: int, zero: int
+) -> Any:  # fmt: skip
+    """Let some copies of a unit take one of n choices each, where gains low..high were possible.
+
+    Returns the arrays, their roles swapped as often as needed, and the gains that are possible now without losing more
+    than the limit.
+    """
+    least_gain = most_gain = choice_gain[0] * 0
+    for c in range(n):
+        least_gain, most_gain = min(least_gain, choice_gain[c]), max(most_gain, choice_gain[c])
     for _ in range(copies):
-        size = high - low + 1
-        padded = (size + _PAD - 1) & -_PAD
+        padded = (high - low + _PAD) & -_PAD
         source = old[zero + low : zero + low + padded]
         fresh = new[zero + low + least_gain : zero + low + most_gain + padded + _PAD]
         for i in range(-least_gain):
@@ -144,7 +168,7 @@ def _add_copies(
             low += 1
         while low < high and q * np.int64(old[zero + high]) - p * high > limit:
             high -= 1
-    return old, new, low, high, True
+    return old, new, low, high
 
 
 @compiled
@@ -174,6 +198,25 @@ def _guess(
 
 
 @compiled
+def _is_near(
+    k: int, side: int, p: Any, q: Any, limit: Any, seg_first: Any, seg_last: Any, cost: Any, reward: Any
+) -> bool:
+    """Whether a segment on one side of the break (1 dearer, -1 cheaper) is so near that one probe of it may matter."""
+    dc = np.int64(cost[seg_last[k]] - cost[seg_first[k]])
+    dr = np.int64(reward[seg_last[k]] - reward[seg_first[k]])
+    return bool(side * (q * dc - p * dr) <= limit * dr)
+
+
+@compiled
+def _find_best(costs: Any, zero: int, high: int, best: Any, rest: Any) -> Any:
+    """Return the largest gain up to `high` that costs at most the rest, or `best` if none is larger."""
+    for y in range(high, best, -1):
+        if costs[zero + y] <= rest:
+            return y
+    return best
+
+
+@compiled
 def _improve(
     position: int, taken: int, rest: Any, best: Any, p: Any, q: Any, n_segments: int, order: Any, seg_unit: Any,
     seg_first: Any, seg_last: Any, slope: Any, copies: Any, bounds: Any, cost: Any, reward: Any, is_vertex: Any,
@@ -181,62 +224,47 @@ def _improve(
 ) -> Any:  # fmt: skip
     """Return the largest gain above the break, given one that is known to be possible."""
     target = rest * q // p
-    limit = q * rest - p * (best + 1)
     zero = one.size // 2
     old, new = one, other
     old[zero] = 0
     for y in range(1, 2 * _PAD):
         old[zero + y] = unreachable
     low = high = np.int64(0)
-    at = order[position]
-    unit = seg_unit[at]
-    stamp[unit] = mark
-    split = (seg_first[at], copies[unit] - taken), (seg_last[at], taken)
-    for base, count in split:
-        old, new, low, high, _ = _add_copies(
-            base, bounds[unit], bounds[unit + 1], count, p, q, limit, cost, reward, is_vertex,
-            choice_cost, choice_gain, old, new, unreachable, low, high, zero
-        )  # fmt: skip
-    here = slope[at]
+    here = slope[order[position]]
     left, right = position - 1, position + 1
-    grown = True
+    k = order[position]
+    # The unit at the break has copies on either side of it.
+    base, count, waiting = seg_first[k], np.int64(copies[seg_unit[k]] - taken), np.int64(taken)
     while True:
-        if grown:
-            for y in range(min(high, target), best, -1):
-                if old[zero + y] <= rest:
-                    best = y
-                    limit = q * rest - p * (best + 1)
-                    break
-            if best >= target:
-                return best
-            grown = False
-        if left < 0 and right >= n_segments:
-            return best
+        unit = seg_unit[k]
+        if waiting > 0 or stamp[unit] != mark:
+            limit = q * rest - p * (best + 1)
+            n = _list_choices(
+                base, bounds[unit], bounds[unit + 1], p, q, limit, cost, reward, is_vertex, choice_cost, choice_gain
+            )
+            if n > 0:
+                old, new, low, high = _add_copies(
+                    n, count, p, q, limit, choice_cost, choice_gain, old, new, unreachable, low, high, zero
+                )
+                best = _find_best(old, zero, min(high, target), best, rest)
+                if best >= target:
+                    return best
+        if waiting > 0:
+            base, count, waiting = seg_last[k], waiting, np.int64(0)
+            continue
+        stamp[unit] = mark
+        limit = q * rest - p * (best + 1)
         if right < n_segments and (left < 0 or slope[order[right]] - here <= here - slope[order[left]]):
             k = order[right]
-            right += 1
             base = seg_first[k]
-            dc = np.int64(cost[seg_last[k]] - cost[base])
-            dr = np.int64(reward[seg_last[k]] - reward[base])
-            if q * dc - p * dr > limit * dr:
-                right = n_segments
-                continue
-        else:
+            right = right + 1 if _is_near(k, 1, p, q, limit, seg_first, seg_last, cost, reward) else n_segments + 1
+        elif left >= 0:
             k = order[left]
-            left -= 1
             base = seg_last[k]
-            dc = np.int64(cost[base] - cost[seg_first[k]])
-            dr = np.int64(reward[base] - reward[seg_first[k]])
-            if p * dr - q * dc > limit * dr:
-                left = -1
-                continue
-        unit = seg_unit[k]
-        if stamp[unit] != mark:
-            stamp[unit] = mark
-            old, new, low, high, grown = _add_copies(
-                base, bounds[unit], bounds[unit + 1], copies[unit], p, q, limit, cost, reward, is_vertex,
-                choice_cost, choice_gain, old, new, unreachable, low, high, zero
-            )  # fmt: skip
+            left = left - 1 if _is_near(k, -1, p, q, limit, seg_first, seg_last, cost, reward) else -2
+        else:
+            return best
+        count = np.int64(copies[seg_unit[k]])
 
 
 @compiled
@@ -404,7 +432,7 @@ def _list_actions(events: Any, weights: Any, n: int, cost: Any, reward: Any) -> 
         w = np.int64(weights[event & 0xFFFF])
         tokens += w * (event >> 32)
         gain += w * (((event >> 16) & 0x7FFF) - 0x2000)
-        # An action ends where the next length differs, which the top bit of the middle part says.
+        # An action ends where the next length differs, which bit 31 says.
         if gain > best and event & 0x80000000:
             best = gain
             cost[n] = tokens

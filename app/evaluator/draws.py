@@ -269,7 +269,7 @@ def _bound(value: Any, n: Any) -> Any:
 
 @compiled
 def _bound_part(word: Any, j: int, n: Any) -> Any:
-    """Turn trajectory slot j's 16 bits of a word into an integer below n (uint64, at most 2^16), each equally likely."""
+    """Turn trajectory slot j's 16 bits of a word into an integer below n (at most 2^16), each equally likely."""
     product = ((word >> np.uint64(16 * (j & 3))) & np.uint64(0xFFFF)) * n
     rest = product & np.uint64(0xFFFF)
     if rest < n and rest < np.uint64(2**16) % n:

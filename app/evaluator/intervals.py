@@ -330,7 +330,7 @@ def bootstrap_submission(
         _resample_settings(cell, table.strategy, actions, replicates=used, at=at)
         for at, (cell, actions) in enumerate(zip(measurements.cells, table.cells, strict=True))
     ]
-    covered = np.stack([actions.covered for actions in table.cells])
+    covered: NDArray[np.bool_] = np.stack([actions.covered for actions in table.cells])
     oracle_area = used.oracle_area()[:, :, list(Strategy).index(table.strategy)]
     boards = tuple(
         _build_board(
@@ -405,9 +405,7 @@ def _fill_curves(cost: IntArray, correct: IntArray, total: IntArray, zero: IntAr
         best[:] = zero[r]
         for s in range(cost.shape[1]):
             # The first i with i T / N >= cost; with T = 0 every cost is 0.
-            i = np.int64(0)
-            if cost[r, s] > 0:
-                i = (cost[r, s] * n_intervals + total[r] - 1) // total[r]
+            i = (cost[r, s] * n_intervals + total[r] - 1) // total[r] if cost[r, s] > 0 else 0
             best[i] = max(best[i], correct[r, s])
         for i in range(1, n_intervals + 1):
             best[i] = max(best[i], best[i - 1])
@@ -442,7 +440,7 @@ def _list_ranked_figures(
         "accuracy_25": curve[:, 25],
         "accuracy_50": curve[:, 50],
         "accuracy_75": curve[:, 75],
-        "best_e3": _find_best_e3(replicates, board, cells=cells, complete=covered[idx].all(axis=0)),
+        "best_e3": _find_best_e3(replicates, board, cells=cells, complete=np.logical_and.reduce(covered[idx])),
     }
 
 
@@ -461,12 +459,13 @@ def _find_best_e3(
     n_trajectories = replicates.n_questions[idx] * replicates.trajectories_per_question
     base_accuracy = _find_full_accuracy(replicates, idx)[:, None]
     base_tokens = (thought / n_trajectories).mean(axis=1)[:, None]
-    is_defined = (right.any(axis=1) & (right < replicates.total_probes[idx]).any(axis=1) & thought.any(axis=1))[:, None]
+    is_degenerate = ~right.any(axis=1) | (right == replicates.total_probes[idx]).all(axis=1) | ~thought.any(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         wrong_odds = (1 - accuracy) / accuracy
         denominator = base_accuracy * wrong_odds * base_accuracy / (1 - base_accuracy)
         denominator += (1 - base_accuracy) * tokens / base_tokens
         e3 = np.where(accuracy == 0, 0.0, 1 / denominator)
-    e3[~(is_defined & np.isfinite(e3))] = np.nan
+    e3[~np.isfinite(e3)] = np.nan
+    e3[is_degenerate] = np.nan
     best: FloatArray = e3.max(axis=1)
     return best

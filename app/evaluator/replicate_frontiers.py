@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,8 @@ class ReplicateFrontiers:
         """
         if not 0 < n_replicates <= self.n_replicates:
             raise ValueError(f"there are {self.n_replicates} replicates, not {n_replicates}")
-        return replace(self, **{name: getattr(self, name)[:n_replicates] for name in ARRAYS})
+        rows: dict[str, Any] = {name: getattr(self, name)[:n_replicates] for name in ARRAYS}
+        return replace(self, **rows)
 
 
 ARRAYS = ("rewards", "uninformed_area", "totals", "overthinking_ratio")
@@ -101,10 +103,10 @@ def concatenate_replicates(blocks: Sequence[ReplicateFrontiers]) -> ReplicateFro
     """
     if not blocks:
         raise ValueError("no replicates")
-    for before, after in zip(blocks, blocks[1:], strict=False):
+    for before, after in pairwise(blocks):
         if (before.cells, before.seed, before.first + before.n_replicates) != (after.cells, after.seed, after.first):
             raise ValueError("blocks of replicates do not follow one another")
-    joined = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in ARRAYS}
+    joined: dict[str, Any] = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in ARRAYS}
     return replace(blocks[0], **joined)
 
 
@@ -222,6 +224,7 @@ def prepare_cell(cell: Cell) -> PreparedCell:
     pack_events(*arrays, cell.trajectories_per_question, event_bounds, events)
     # Costs in 32 bits take half the time, where none can overflow even when added to one that stands for "none".
     narrow = largest_total < 2**29
+    size, dtype = 2 * cell.total_probes + ROOM, np.int32 if narrow else np.int64
     columns = (cell.thinking_tokens, cell.zero_correct, cell.endpoint_correct, plain.degradation, cell.original_correct)
     return PreparedCell(
         cell=cell,
@@ -231,7 +234,7 @@ def prepare_cell(cell: Cell) -> PreparedCell:
         events=(event_bounds, events, zero),
         routes=(cell.thinking_tokens.reshape(shape), zero, cell.endpoint_correct.reshape(shape)),
         policies=tabulate_policies(cell),
-        buffers=tuple(np.empty(2 * cell.total_probes + ROOM, np.int32 if narrow else np.int64) for _ in range(2)),  # type: ignore[arg-type]
+        buffers=(np.empty(size, dtype), np.empty(size, dtype)),
     )
 
 
@@ -267,24 +270,33 @@ def _fill_totals(prepared: PreparedCell, drawn: CellCounts, totals: IntArray, ra
 def _fill_curves(
     prepared: PreparedCell, drawn: CellCounts, totals: IntArray, rewards: NDArray[np.int32], uninformed: FloatArray
 ) -> None:
-    cell = prepared.cell
-    budgets = np.arange(N_INTERVALS + 1) * totals[:, :1] // N_INTERVALS
+    rewards[:] = solve_drawn(prepared, drawn, totals[:, 0])
+    grid = find_uninformed_grid(
+        prepared.policies,
+        drawn.weights,
+        totals=np.ascontiguousarray(totals[:, :3]),
+        total_probes=prepared.cell.total_probes,
+        n_intervals=N_INTERVALS,
+    )
+    _add_trapezoids(grid, areas := np.empty(grid.shape[:2]))
+    uninformed[:] = areas
+
+
+def solve_drawn(prepared: PreparedCell, drawn: CellCounts, thinking_tokens: IntArray) -> IntArray:
+    """Return the exact frontiers of drawn cells at the budgets i/100, int64 of replicates x strategies x 101.
+
+    Parameters
+    ----------
+    thinking_tokens : int64, the full-thinking tokens of each replicate.
+    """
+    budgets = np.arange(N_INTERVALS + 1) * thinking_tokens[:, None] // N_INTERVALS
     one, other = prepared.buffers
     work = one, other, one.dtype.type(2**30 - 1 if one.dtype == np.int32 else 2**61)
     solved = np.empty((len(Strategy), *budgets.shape), np.int64)
     solve_routes(drawn.question_idx, drawn.counts, *prepared.routes, budgets, solved[0], *work)
     solve_caps(drawn.question_idx, drawn.counts, *prepared.events, budgets, solved[1], *work)
     solve_exits(drawn.weights, budgets, solved[2], *prepared.exits, *work)
-    rewards[:] = solved.transpose(1, 0, 2)
-    grid = find_uninformed_grid(
-        prepared.policies,
-        drawn.weights,
-        totals=np.ascontiguousarray(totals[:, :3]),
-        total_probes=cell.total_probes,
-        n_intervals=N_INTERVALS,
-    )
-    _add_trapezoids(grid, areas := np.empty(grid.shape[:2]))
-    uninformed[:] = areas
+    return solved.transpose(1, 0, 2)
 
 
 @compiled

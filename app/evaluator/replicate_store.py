@@ -232,8 +232,8 @@ def _run_processes(
             sender.close()
             processes[receiver] = process
         while processes:
-            for receiver in wait(list(processes)):
-                assert isinstance(receiver, Connection)
+            ready = wait(list(processes))
+            for receiver in [r for r in processes if r in ready]:
                 try:
                     clock.advance(receiver.recv())
                 except EOFError as exc:

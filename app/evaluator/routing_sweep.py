@@ -2,11 +2,12 @@
 
 Routing has few units of large cost and gain, so the greedy path alone is far from the best choice, but few units are in
 doubt at a budget. With lambda tokens a probe where the greedy path breaks at budget i, a combination that misses the
-linear bound by at most alpha_i probes deviates from the path only at units with |dc - lambda dr| <= alpha_i lambda. Each
-unit is in doubt from the first budget of that kind to the last, counting the budget at which the path takes it. One
-program over rewards sweeps the budgets upwards: it admits a unit at its first budget, and after its last one drops the
-rewards that are only possible without it. At a budget the largest reward within reach is read off; if everything better
-would miss the bound by at most alpha_i it is proved, else alpha_i grows and the sweep is repeated for such budgets.
+linear bound by at most alpha_i probes deviates from the path only at units with |dc - lambda dr| <= alpha_i lambda.
+Each unit is in doubt from the first budget of that kind to the last, counting the budget at which the path takes it.
+One program over rewards sweeps the budgets upwards: it admits a unit at its first budget, and after its last one drops
+the rewards that are only possible without it. At a budget the largest reward within reach is read off; if everything
+better would miss the bound by at most alpha_i it is proved, else alpha_i grows and the sweep is repeated for such
+budgets.
 """
 
 from __future__ import annotations
@@ -135,26 +136,36 @@ def _find_doubts(
 
 
 @compiled
-def _sweep(
-    budgets: IntArray, cost: IntArray, gain: IntArray, n: int, first: IntArray, last: IntArray, band: FloatArray,
-    bound: FloatArray, most: IntArray, reached: IntArray, starts: IntArray, order: IntArray, leaving: IntArray,
-    one: Any, other: Any, unreachable: Any
-) -> bool:  # fmt: skip
-    """Run the program over rewards once; returns whether every budget is proved now."""
-    n_budgets = budgets.size
+def _order_units(
+    gain: IntArray, n: int, first: IntArray, last: IntArray, starts: IntArray, order: IntArray, leaving: IntArray
+) -> None:
+    """Order units by their first budget of doubt and add up, for each budget, the gains that are certain from it on.
+
+    Those of budget i are ``order[starts[i - 1]:starts[i]]``, those of budget 0 the ones before.
+    """
     starts[:] = 0
     leaving[:] = 0
     for k in range(n):
         starts[first[k] + 1] += 1
         if last[k] >= first[k]:
             leaving[last[k] + 1] += gain[k]
-    for i in range(n_budgets + 1):
-        starts[i + 1] += starts[i]
+    for i in range(1, starts.size):
+        starts[i] += starts[i - 1]
     for k in range(n):
         order[starts[first[k]]] = k
         starts[first[k]] += 1
+
+
+@compiled
+def _sweep(
+    budgets: IntArray, cost: IntArray, gain: IntArray, n: int, first: IntArray, last: IntArray, band: FloatArray,
+    bound: FloatArray, most: IntArray, reached: IntArray, starts: IntArray, order: IntArray, leaving: IntArray,
+    one: Any, other: Any, unreachable: Any
+) -> bool:  # fmt: skip
+    """Run the program over rewards once; returns whether every budget is proved now."""
+    _order_units(gain, n, first, last, starts, order, leaving)
     final = 0
-    for i in range(n_budgets):
+    for i in range(budgets.size):
         if band[i] >= 0:
             final = i
     old, new = one, other
@@ -223,6 +234,18 @@ def solve_routes(
 
     `full_cost`, `zero_correct`, `full_correct`: questions x R. `question_idx`, `counts`, `budgets`, `rewards`: one row
     per replicate; budgets never fall. `one`, `other`: room for all rewards, in a type in which no cost overflows.
+
+    Examples
+    --------
+    Two questions, one trajectory each: 10 tokens for 3 probes, 20 for 4.
+
+    >>> idx, counts = np.array([[0, 1]], np.int32), np.ones((1, 2, 1), np.int32)
+    >>> tokens, none, right = (np.array(column)[:, None] for column in ([10, 20], [0, 0], [3, 4]))
+    >>> budgets, rewards = np.array([[0, 10, 19, 20, 30]]), np.empty((1, 5), np.int64)
+    >>> room = np.empty(20, np.int32), np.empty(20, np.int32)
+    >>> solve_routes(idx, counts, tokens, none, right, budgets, rewards, *room, np.int32(2**30 - 1))
+    >>> rewards.tolist()
+    [[0, 3, 3, 4, 7]]
     """
     n_budgets = budgets.shape[1]
     n_units = question_idx.shape[1]
