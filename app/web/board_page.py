@@ -66,11 +66,16 @@ class SwatchStyle:
 
 @dataclass(frozen=True)
 class Bar:
-    """A realised potential on the board's common scale, in hundredths of the bar's length."""
+    """A realised potential on the board's common scale, in hundredths of the bar's length.
+
+    The interval's ends are None until there is one.
+    """
 
     start: float
     width: float
     zero: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ class BoardPage:
     is_preparing: bool
     figure: FigureView | None
     rows: tuple[BoardItem, ...]
+    ranks: str
     bar_scale: str
     axis_address: str
     csv_address: str
@@ -154,6 +160,7 @@ def load_board_page(session: Session, query: BoardQuery, *, server: str, data_di
         is_preparing=query.strategy not in whole,
         figure=figure,
         rows=show_rows(board.rows),
+        ranks=describe_ranks(board),
         bar_scale=describe_scale(board.rows),
         axis_address=query.address(axis="linear" if query.axis == "log" else "log"),
         csv_address=f"/api/v1/leaderboard?{urlencode({**rest, 'format': 'csv'})}",
@@ -246,7 +253,7 @@ def show_rows(rows: Sequence[BoardRow]) -> tuple[BoardItem, ...]:
     """Return the rows with their styles, bars on one scale, and sentences."""
     low = scale_start(rows)
     return tuple(
-        BoardItem(row, show_swatch(style), scale_bar(row.realised_potential, low), describe_row(row))
+        BoardItem(row, show_swatch(style), scale_bar(row, low), describe_row(row))
         for row, style in zip(rows, pick_styles(rows), strict=True)
     )
 
@@ -259,8 +266,9 @@ def show_swatch(style: LineStyle) -> SwatchStyle:
 
 
 def scale_start(rows: Sequence[BoardRow]) -> float:
-    """Return where the bars' common scale begins: at the lowest realised potential, or at 0 if none is below."""
-    return min([0.0, *(row.realised_potential for row in rows if row.realised_potential is not None)])
+    """Return where the bars' common scale begins: at the lowest bar's or interval's end, or at 0 if none is below."""
+    ends = [end for row in rows for end in (row.realised_potential, row.realised_potential_low)]
+    return min([0.0, *(end for end in ends if end is not None)])
 
 
 def describe_scale(rows: Sequence[BoardRow]) -> str:
@@ -268,12 +276,34 @@ def describe_scale(rows: Sequence[BoardRow]) -> str:
     return f"bar from {hundredths(scale_start(rows), 0)} to 100"
 
 
-def scale_bar(realised_potential: float | None, low: float) -> Bar | None:
-    """Return the bar from 0 to a realised potential, on a scale from `low` to 1."""
-    if realised_potential is None:
+def scale_bar(row: BoardRow, start: float) -> Bar | None:
+    """Return the bar from 0 to a realised potential with its interval, on a scale from `start` to 1."""
+    if row.realised_potential is None:
         return None
-    zero, end = (100 * (value - low) / (1 - low) for value in (0.0, realised_potential))
-    return Bar(start=round(min(zero, end), 2), width=round(max(abs(end - zero), 0.6), 2), zero=round(zero, 2))
+    zero, end = (100 * (value - start) / (1 - start) for value in (0.0, row.realised_potential))
+    low, high = (
+        None if value is None else round(100 * (value - start) / (1 - start), 2)
+        for value in (row.realised_potential_low, row.realised_potential_high)
+    )
+    return Bar(
+        start=round(min(zero, end), 2),
+        width=round(max(abs(end - zero), 0.6), 2),
+        zero=round(zero, 2),
+        low=low,
+        high=high,
+    )
+
+
+def describe_ranks(board: Leaderboard) -> str:
+    """Return in a sentence or two what the ranks of a board are."""
+    if all(row.rank is None for row in board.rows):
+        return "Nobody has a rank here."
+    if board.ranks_are_provisional:
+        return "Provisional rank, by point estimate: intervals are being computed."
+    return (
+        "Methods whose difference the data cannot tell from zero share a rank. "
+        "The line across a bar is the 95\N{NO-BREAK SPACE}% interval."
+    )
 
 
 def describe_row(row: BoardRow) -> tuple[str, ...]:
@@ -281,6 +311,7 @@ def describe_row(row: BoardRow) -> tuple[str, ...]:
     above = row.area - row.uninformed_area
     side = "above" if above >= 0 else "below"
     sentences = [
+        *describe_interval(row),
         f"Over all budgets its accuracy lies {points(row.gap)} below the oracle’s and {points(abs(above))} {side} the "
         f"best mix of constant policies.",
         describe_matching(row),
@@ -292,6 +323,14 @@ def describe_row(row: BoardRow) -> tuple[str, ...]:
     if row.rank_reason is not None:
         sentences.append(RANK_REASONS.get(row.rank_reason, row.rank_reason))
     return tuple(sentences)
+
+
+def describe_interval(row: BoardRow) -> tuple[str, ...]:
+    """Return the interval of a row's realised potential as a sentence, or nothing until there is one."""
+    if row.realised_potential_low is None or row.realised_potential_high is None:
+        return ()
+    low, high = percent(row.realised_potential_low), percent(row.realised_potential_high)
+    return (f"Its realised potential has a 95\N{NO-BREAK SPACE}% interval from {low} to {high}.",)
 
 
 def describe_matching(row: BoardRow) -> str:

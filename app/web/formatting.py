@@ -87,6 +87,19 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,}{NO_BREAK}{noun}{'' if number == 1 else 's'}"
 
 
+def places(rank: int | None, last_rank: int | None) -> str:
+    """Return the places that a rank stands for: those of all methods that share it.
+
+    Examples
+    --------
+    >>> places(2, 5), places(1, 1), places(None, None)
+    ('2–5', '1', '–')
+    """
+    if rank is None:
+        return UNDEFINED
+    return str(rank) if last_rank in (None, rank) else f"{rank}–{last_rank}"
+
+
 def ago(moment: datetime, now: datetime | None = None) -> str:
     """Return how long ago a time was, in its largest whole unit.
 
@@ -154,6 +167,7 @@ FILTERS: dict[str, Any] = {
     "exact": exact,
     "hundredths": hundredths,
     "percent": percent,
+    "places": places,
     "plural": plural,
     "points": points,
     "rank_reason": lambda reason: RANK_REASONS.get(reason, reason),

@@ -17,6 +17,7 @@ from app.evaluator.strategies import Strategy
 from app.plots.captions import STRATEGY_NOUNS, Caption, describe_data, format_percent
 from app.plots.traces import FrontierLines
 from app.services.board_lines import WHOLE, BoardKey, list_frontiers
+from app.services.bootstrap import BootstrapProgress, find_progress
 from app.services.frontiers import get_overthinking
 from app.services.measurements import labels_hidden
 from app.services.question_counts import count_questions
@@ -78,6 +79,7 @@ class SnapshotPage:
     benchmarks: tuple[tuple[str, str], ...]
     split_counts: tuple[SplitCount, ...]
     status: str
+    intervals: str
     headline: str | None
     grid: FigureGrid | None
     figure: FigureView | None
@@ -109,6 +111,7 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
         benchmarks=name_choices("All benchmarks", summary.manifest["benchmarks"]),
         split_counts=arrange_counts(summary, count_questions(session, snapshot)),
         status=describe_status(snapshot, split=split, is_stored=bool(whole)),
+        intervals=describe_bootstrap(find_progress(session, snapshot.id, split=split)),
         headline=None if overthinking is None else describe_overthinking(overthinking["macro"]),
         grid=None if overthinking is None else arrange_figures(overthinking),
         figure=draw_frontiers(summary, query, lines, place=describe_place(chosen[0])) if chosen else None,
@@ -124,6 +127,17 @@ def describe_status(snapshot: models.Snapshot, *, split: str, is_stored: bool) -
     if labels_hidden(snapshot, split):
         return "hidden"
     return "ready" if is_stored else "preparing"
+
+
+def describe_bootstrap(progress: BootstrapProgress | None) -> str:
+    """Return in words how far the intervals of a split have come."""
+    if progress is None:
+        return "not computed"
+    if progress.failure_reason is not None:
+        return f"not computed, because the bootstrap failed: {progress.failure_reason}"
+    if progress.is_finished:
+        return f"from {progress.n_replicates:,} bootstrap replicates"
+    return f"being computed: {progress.n_done:,} of {progress.n_replicates:,} bootstrap replicates are done"
 
 
 def describe_overthinking(macro: Figures) -> str:

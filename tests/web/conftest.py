@@ -17,11 +17,13 @@ import psycopg
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from sqlalchemy import select
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.baselines import build_baseline
 from app.config import Config
+from app.db import models
 from app.db.session import conninfo, make_engine, session_factory
 from app.evaluator.measurements import Measurements
 from app.evaluator.strategies import ActionTable, CellActions, Strategy
@@ -30,6 +32,9 @@ from app.files.snapshot import Snapshot, load_measurements
 from app.main import create_app
 from app.services import snapshots
 from app.services.accounts import CONTROL_TEAM, Identity, ensure_account, ensure_local_account, find_account_by_token
+from app.services.bootstrap import begin_bootstrap, run_slice
+from app.services.intervals import resample_submission
+from app.services.ranks import rank_boards
 from app.services.scoring import score_submission
 from app.services.submissions import accept_submission, publish_submission
 from app.services.uploads import store_upload
@@ -100,8 +105,8 @@ class Site:
             publish_submission(session, submission_id, account=account or self.author)
 
 
-# One browser a file, not a run: while Playwright is up, its event loop counts as running in this thread, and the tests of
-# the job queue in other files, which run event loops of their own, would fail.
+# One browser a file, not a run: while Playwright is up, its event loop counts as running in this thread, and the tests
+# of the job queue in other files, which run event loops of their own, would fail.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A Chromium; without one the test fails with the command that gets one."""
@@ -178,7 +183,7 @@ def site(
     goes to another strategy or stays unpublished.
     """
     with _clone_database(server_url, template_database) as url:
-        config = Config(data_dir=tmp_path_factory.mktemp("site"), database_url=url)
+        config = Config(data_dir=tmp_path_factory.mktemp("site"), database_url=url, bootstrap_replicates=100)
         engine = make_engine(url)
         sessions = session_factory(engine)
         with _serve(config) as address:
@@ -256,7 +261,20 @@ def _seed(
         submission_id = site.submit(table, method=name)
         site.score(submission_id)
         site.publish(submission_id)
+    _rank(sessions, config, stored)
     return site
+
+
+def _rank(sessions: sessionmaker[Session], config: Config, snapshot: models.Snapshot) -> None:
+    """Do what the jobs do: bootstrap the test split, store the intervals of its submissions, rank its boards."""
+    with sessions.begin() as session:
+        begin_bootstrap(session, snapshot, split="test", config=config)
+        submission_ids = session.scalars(select(models.Submission.id)).all()
+    run_slice(sessions, snapshot.id, split="test", config=config)
+    for submission_id in submission_ids:
+        resample_submission(sessions, submission_id, config=config)
+    with sessions.begin() as session:
+        rank_boards(session, snapshot.id, split="test", strategy=DEE)
 
 
 def _build_control(site: Site, name: str) -> ActionTable:

@@ -59,7 +59,9 @@ def test_the_boards_table_is_the_rest_board_to_the_digit(site: Any, visit: Open)
     )
     assert [row[1] for row in shown] == [row["method"] for row in rows]
     for cells, row in zip(shown, rows, strict=True):
-        assert cells[0] == ("–" if row["rank"] is None else str(row["rank"]))
+        shared = f"{row['rank']}–{row['last_rank']}"
+        alone = "–" if row["rank"] is None else str(row["rank"])
+        assert cells[0] == (alone if row["rank"] == row["last_rank"] else shared)
         names = ("realised_potential", "area", "gap", "beta_match", "max_accuracy")
         assert cells[2:7] == [hundredths(row[name]) for name in names]
         assert cells[7] == str(row["n_settings"])

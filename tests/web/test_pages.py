@@ -10,12 +10,16 @@ import httpx
 import pytest
 import zstandard
 
+from app.baselines import build_baseline
 from app.db import models
 from app.evaluator.strategies import Strategy
 from app.plots.captions import SYNTHETIC_NOTICE
+from app.services.bootstrap import BootstrapProgress
 from app.services.demo_progress import PROGRESS_FILE
-from app.services.submissions import SYSTEM, SubmissionState, find_locked, transition
+from app.services.submissions import SYSTEM, SubmissionState, find_locked, transition, withdraw_submission
+from app.web.formatting import hundredths, percent
 from app.web.security import CONTENT_SECURITY_POLICY
+from app.web.snapshot_page import describe_bootstrap
 from app.web.vendor import PLOTLY_PATH
 
 BOARD = "/?snapshot=small&split=test&strategy=dynamic_early_exit"
@@ -94,6 +98,57 @@ def test_a_cell_with_few_questions_has_figures_and_no_rank(site: Any) -> None:
     text = site.get(f"{BOARD}&model=alpha&benchmark=logic").text
     assert "fewer than 20 questions" in text
     assert not re.search(r'<td class="rank">\d', text)
+
+
+def test_the_board_shows_ranks_and_intervals_of_the_rest_board(site: Any) -> None:
+    board = site.get_json("/leaderboard?snapshot=small&split=test&strategy=dynamic_early_exit")
+    text = site.get(BOARD).text
+    assert not board["ranks_are_provisional"]
+    assert "rovisional" not in text
+    assert text.count('<rect class="interval"') == len(board["rows"])
+    for row in board["rows"]:
+        low, high = (percent(row[f"realised_potential_{end}"]) for end in ("low", "high"))
+        assert f"interval from {low} to {high}." in text
+    shown = re.findall(r'<td class="rank">([^<]+)</td>', text)
+    assert shown == [
+        str(row["rank"]) if row["rank"] == row["last_rank"] else f"{row['rank']}–{row['last_rank']}"
+        for row in board["rows"]
+        if row["rank"] is not None
+    ]
+
+
+def test_a_board_without_intervals_says_that_its_ranks_are_provisional(site: Any) -> None:
+    caps = build_baseline("uninformed", site.measurements, strategy=Strategy.FIXED_BUDGET, split="test")
+    submission_id = site.submit(caps, method="constants", strategy=Strategy.FIXED_BUDGET)
+    site.score(submission_id)
+    site.publish(submission_id)
+    assert "Provisional rank, by point estimate" in site.get("/?snapshot=small&split=test&strategy=fixed_budget").text
+    with site.sessions.begin() as session:
+        withdraw_submission(session, submission_id, account=site.author)
+
+
+def test_a_submission_has_the_intervals_of_its_score(site: Any) -> None:
+    (row, *_) = site.get_json("/leaderboard?snapshot=small&split=test&strategy=dynamic_early_exit")["rows"]
+    score = site.get_json(f"/submissions/{row['submission_id']}/score")
+    low, high = score["summary"]["intervals"]["realised_potential"]
+    assert (low, high) == (row["realised_potential_low"], row["realised_potential_high"])
+    text = site.get(f"/submissions/{row['submission_id']}").text
+    assert f'<span class="interval">{hundredths(low)} to {hundredths(high)}</span>' in text
+
+
+def test_a_snapshot_tells_how_far_its_intervals_are(site: Any) -> None:
+    assert "from 100 bootstrap replicates" in site.get("/snapshots/small?split=test").text
+    assert "<dd>not computed</dd>" in site.get("/snapshots/small?split=all").text
+
+
+def test_progress_of_a_bootstrap_in_words() -> None:
+    for progress, words in (
+        (None, "not computed"),
+        (BootstrapProgress(300, 2000, None), "being computed: 300 of 2,000 bootstrap replicates are done"),
+        (BootstrapProgress(2000, 2000, None), "from 2,000 bootstrap replicates"),
+        (BootstrapProgress(0, 10, "the disk is full"), "not computed, because the bootstrap failed: the disk is full"),
+    ):
+        assert describe_bootstrap(progress) == words
 
 
 def test_an_empty_board_says_what_to_do(site: Any) -> None:
@@ -305,7 +360,8 @@ def test_a_scored_page_has_the_figures_of_the_score_document(site: Any) -> None:
     submission_id = _find_id(site, "patience")
     score = site.get_json(f"/submissions/{submission_id}/score")
     text = site.get(f"/submissions/{submission_id}").text
-    shown = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text.split('class="figures"')[1].split("</dl>")[0]))
+    figures = text.split('class="figures"')[1].split("</dl>")[0]
+    shown = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)(?:<span.*?)?</dd>", figures))
     board = score["summary"]
     assert shown["Realised potential"] == f"{100 * board['realised_potential']:.1f}\u00a0%".replace("-", "−")
     assert shown["Area"] == f"{100 * board['area']:.1f}\u00a0%"
