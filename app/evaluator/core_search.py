@@ -29,17 +29,18 @@ ROOM = 4 * _PAD
 
 
 def describe_events(events: IntArray) -> list[tuple[int, int, int, bool]]:
-    """Return packed events as (trajectory, tokens more, probes more, whether the next length differs), to be read.
+    """Return packed events as (trajectory, tokens more, probes more, whether a cap ends there), to be read.
 
     Examples
     --------
-    Two trajectories: 4 probes right after 5 tokens, and 2 right after 5, then 1 after 9.
+    The first trajectory has 4 probes right at 5 tokens. The second has 2 right at 5, 1 at 7, 3 at 9, and 0 at 12, which
+    no cap is worth.
 
-    >>> offsets, retained = np.array([0, 2, 5]), np.array([0, 5, 0, 5, 9], dtype=np.int32)
-    >>> bounds, events = np.empty(2, np.int64), np.empty(3, np.int64)
-    >>> pack_events(offsets, retained, np.array([0, 4, 0, 2, 1], dtype=np.int32), 2, bounds, events)
-    >>> describe_events(events)
-    [(0, 5, 4, False), (1, 5, 2, True), (1, 4, -1, True)]
+    >>> offsets, retained = np.array([0, 2, 7]), np.array([0, 5, 0, 5, 7, 9, 12], dtype=np.int32)
+    >>> bounds, events = np.empty(2, np.int64), np.empty(5, np.int64)
+    >>> pack_events(offsets, retained, np.array([0, 4, 0, 2, 1, 3, 0], dtype=np.int32), 2, bounds, events)
+    >>> describe_events(events[: bounds[-1]])
+    [(0, 5, 4, False), (1, 5, 2, True), (1, 4, 1, True)]
     """
     return [(e & 0xFFFF, e >> 32, (e >> 16 & 0x7FFF) - 0x2000, bool(e >> 31 & 1)) for e in events.tolist()]
 
@@ -368,7 +369,7 @@ def solve_caps(
     question_idx: Any, counts: Any, event_bounds: Any, events: Any, zero_correct: Any, budgets: Any, rewards: Any,
     one: Any, other: Any, unreachable: Any
 ) -> None:  # fmt: skip
-    """Fixed budget: a unit is a drawn occurrence, whose actions are listed anew from its question's sorted events.
+    """Fixed budget: a unit is a drawn occurrence, whose actions are listed anew from its question's events.
 
     `event_bounds`: questions + 1; `events`: int64, packed as `pack_events` says. The others have one row per replicate.
     """
@@ -432,7 +433,7 @@ def _list_actions(events: Any, weights: Any, n: int, cost: Any, reward: Any) -> 
         w = np.int64(weights[event & 0xFFFF])
         tokens += w * (event >> 32)
         gain += w * (((event >> 16) & 0x7FFF) - 0x2000)
-        # An action ends where the next length differs, which bit 31 says.
+        # Bit 31 says that all changes at this cap have been counted.
         if gain > best and event & 0x80000000:
             best = gain
             cost[n] = tokens
@@ -445,38 +446,49 @@ def _list_actions(events: Any, weights: Any, n: int, cost: Any, reward: Any) -> 
 def pack_events(
     offsets: IntArray, retained: Any, correct: Any, per_unit: int, bounds: IntArray, events: IntArray
 ) -> None:
-    """Sort each question's positions by length and pack them in 64 bits each.
+    """Pack what changes from one useful cap of a question to the next, in 64 bits a trajectory.
 
-    Bits 32..62: tokens more than the trajectory's position before. Bit 31: the next length of the question differs.
-    Bits 16..30: correct probes more than before, plus 2^13. Bits 0..15: the trajectory, 0..R-1. Among equal lengths
-    the order is that of the trajectories.
+    Useful caps are the lengths at which some trajectory gains: no draw of trajectories has an action at any other. Bits
+    32..62: the trajectory's tokens more than at the useful cap before. Bit 31: the last trajectory that changes at this
+    cap. Bits 16..30: its correct probes more than before, plus 2^13. Bits 0..15: the trajectory, 0..R-1. Trajectories
+    that do not change are left out, as is all that comes after the last useful cap.
     """
-    n_units = bounds.size - 1
     n = 0
     bounds[0] = 0
     at = np.empty(per_unit, np.int64)
-    length = retained[0]
-    for unit in range(n_units):
+    seen = np.empty(per_unit, np.int64)
+    for unit in range(bounds.size - 1):
         first = unit * per_unit
         for j in range(per_unit):
-            at[j] = offsets[first + j] + 1
-        start = n
+            at[j] = seen[j] = offsets[first + j]
         while True:
-            nearest = -1
+            length = np.int64(-1)
             for j in range(per_unit):
-                if at[j] < offsets[first + j + 1] and (nearest < 0 or retained[at[j]] < retained[at[nearest]]):
-                    nearest = j
-            if nearest < 0:
+                k = at[j] + 1
+                if k < offsets[first + j + 1] and (length < 0 or retained[k] < length):
+                    length = np.int64(retained[k])
+            if length < 0:
                 break
-            k = at[nearest]
-            if n > start and retained[k] != length:
-                events[n - 1] |= 0x80000000
-            length = retained[k]
-            more = np.int64(retained[k] - retained[k - 1])
-            gain = np.int64(correct[k]) - np.int64(correct[k - 1]) + 0x2000
-            events[n] = more << 32 | gain << 16 | nearest
-            at[nearest] += 1
-            n += 1
-        if n > start:
-            events[n - 1] |= 0x80000000
+            is_useful = False
+            for j in range(per_unit):
+                k = at[j] + 1
+                if k < offsets[first + j + 1] and retained[k] == length:
+                    is_useful |= correct[k] > correct[at[j]]
+                    at[j] = k
+            if is_useful:
+                n = _push_changes(at, seen, retained, correct, events, n)
         bounds[unit + 1] = n
+
+
+@compiled
+def _push_changes(at: IntArray, seen: IntArray, retained: Any, correct: Any, events: IntArray, n: int) -> int:
+    """Add the trajectories that have moved since they were last seen; returns how many events there are now."""
+    for j in range(at.size):
+        if at[j] > seen[j]:
+            more = np.int64(retained[at[j]]) - np.int64(retained[seen[j]])
+            gain = np.int64(correct[at[j]]) - np.int64(correct[seen[j]]) + 0x2000
+            events[n] = more << 32 | gain << 16 | j
+            seen[j] = at[j]
+            n += 1
+    events[n - 1] |= 0x80000000
+    return n

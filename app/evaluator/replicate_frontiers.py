@@ -129,7 +129,7 @@ def compute_replicates(
     Notes
     -----
     Section 5. Early exit: hull segments sorted once, only their multiplicities change. Fixed budget: each occurrence's
-    actions listed from its question's sorted positions. Rewards at the budgets by `core_search`, which proves each.
+    actions listed from what changes between its question's useful caps. The solvers prove each reward.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def prepare_cell(cell: Cell) -> PreparedCell:
         ratio=plain.ratio,
         per_trajectory=np.stack(columns, axis=1).astype(np.int64),
         exits=(actions.reward[actions.offsets[:-1]], *sort_exits(actions.offsets, actions.cost, actions.reward)),
-        events=(event_bounds, events, zero),
+        events=(event_bounds, events[: event_bounds[-1]].copy(), zero),
         routes=(cell.thinking_tokens.reshape(shape), zero, cell.endpoint_correct.reshape(shape)),
         policies=tabulate_policies(cell),
         buffers=(np.empty(size, dtype), np.empty(size, dtype)),
