@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from app.cli_options import (
+    ActionsPath,
+    BootstrapOption,
+    FormatOption,
+    SnapshotPath,
+    SplitOption,
+    StrategyOption,
+)
 from app.cli_output import (
     Format,
     chosen_format,
     print_notes,
     print_result,
     print_warnings,
-    remember_format,
     report_error,
     show_progress,
 )
@@ -31,7 +38,6 @@ if TYPE_CHECKING:
 INTERRUPTED_STATUS = 130
 DEFAULT_PORT = 8000
 DEFAULT_SEED = 20260721
-SPLIT_NAMES = ("all", "train", "validation", "test")
 BASELINES = ("oracle", "uninformed", "random")
 
 
@@ -61,33 +67,6 @@ snapshot_app = typer.Typer(no_args_is_help=True, help="Verify, import, export, l
 worker_app = typer.Typer(no_args_is_help=True, help="Processes that work off the jobs of a database.")
 app.add_typer(snapshot_app, name="snapshot")
 app.add_typer(worker_app, name="worker")
-
-SnapshotPath = Annotated[
-    Path, typer.Argument(metavar="PATH", help="A snapshot: its folder, or a zip of it.", show_default=False)
-]
-ActionsPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="ACTIONS",
-        help="An action file: CSV, JSON Lines or Parquet, CSV also as .gz or .zst.",
-        show_default=False,
-    ),
-]
-StrategyOption = Annotated[
-    Strategy, typer.Option("--strategy", help="The strategy the actions follow.", show_default=False)
-]
-SplitOption = Annotated[
-    str,
-    typer.Option(
-        "--split",
-        metavar="|".join(SPLIT_NAMES),
-        help="The questions to take.",
-        autocompletion=lambda: list(SPLIT_NAMES),
-    ),
-]
-FormatOption = Annotated[
-    Format, typer.Option("--format", help="How to print the result.", callback=remember_format, is_eager=True)
-]
 
 
 def main() -> None:
@@ -232,7 +211,12 @@ def synthesize(
 
 
 @app.command()
-def overthinking(path: SnapshotPath, split: SplitOption = "all", output_format: FormatOption = Format.TABLE) -> None:
+def overthinking(
+    path: SnapshotPath,
+    split: SplitOption = "all",
+    bootstrap: BootstrapOption = 0,
+    output_format: FormatOption = Format.TABLE,
+) -> None:
     """Print overthinking ratio, accuracy degradation, accuracies and tokens of every cell and over all."""
     from app.cli_tables import list_overthinking
     from app.evaluator.overthinking import summarise_overthinking
@@ -242,6 +226,11 @@ def overthinking(path: SnapshotPath, split: SplitOption = "all", output_format: 
     measurements = load_measurements(_read(path), split)
     require_labels(measurements)
     document = overthinking_document(summarise_overthinking(measurements), measurements)
+    if bootstrap:
+        from app.cli_bootstrap import find_intervals
+        from app.files.interval_documents import add_overthinking_intervals
+
+        document = add_overthinking_intervals(document, find_intervals(measurements, bootstrap))
     print_result(document, output_format, rows=lambda: list_overthinking(document))
 
 
@@ -258,6 +247,7 @@ def frontier(
             min=1, max=100_000, help="Print accuracies at the relative budgets 0, 1/N … 1.", show_default=False
         ),
     ] = None,
+    bootstrap: BootstrapOption = 0,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Print the exact frontiers: every point as JSON or CSV, a summary as a table; accuracies on a grid with --grid."""
@@ -271,6 +261,12 @@ def frontier(
     require_labels(measurements)
     references = solve_references(cells, [strategy] if strategy else list(Strategy))
     document = frontier_document(references, measurements, grid_intervals=grid or DEFAULT_GRID_INTERVALS)
+    if bootstrap:
+        from app.cli_bootstrap import find_intervals
+        from app.files.interval_documents import add_frontier_intervals
+
+        intervals = find_intervals(measurements, bootstrap)
+        document = add_frontier_intervals(document, intervals, model=model, benchmark=benchmark)
     is_table = output_format is Format.TABLE
     if grid is None:
         list_rows = cli_tables.list_frontiers if is_table else cli_tables.list_frontier_points
@@ -306,6 +302,7 @@ def score(
     strategy: StrategyOption,
     split: SplitOption = "all",
     rows: Annotated[str, typer.Option(metavar="boards|settings|cells", help="What a table or CSV lists.")] = "boards",
+    bootstrap: BootstrapOption = 0,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Score an action file against the exact frontiers of its strategy."""
@@ -320,7 +317,14 @@ def score(
     checked = read_action_file(snapshot, actions, strategy=strategy, split=split)
     references = solve_references(checked.measurements.cells, [strategy])
     scored = score_actions(checked.measurements, checked.file.table, references)
-    document = score_document(scored, actions_sha256=checked.file.sha256, warnings=checked.file.warnings)
+    intervals = None
+    if bootstrap:
+        from app.cli_bootstrap import bootstrap_file
+
+        intervals = bootstrap_file(checked, references, n_replicates=bootstrap)
+    document = score_document(
+        scored, actions_sha256=checked.file.sha256, warnings=checked.file.warnings, intervals=intervals
+    )
     if output_format is not Format.JSON:
         print_warnings(checked.file.warnings)
     _print_score(document, output_format, rows=rows)
@@ -393,13 +397,14 @@ def analyse(
         ),
     ],
     split: SplitOption = "all",
+    bootstrap: BootstrapOption = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace the files if they are there.")] = False,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Run every analysis, and write it as one JSON document and one HTML page that needs no other file."""
     from app.cli_analyse import write_report
 
-    _print_fields(write_report(_read(path), output, split=split, force=force), output_format)
+    _print_fields(write_report(_read(path), output, split=split, n_replicates=bootstrap, force=force), output_format)
 
 
 @app.command()

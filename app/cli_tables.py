@@ -42,9 +42,13 @@ def list_overthinking(document: Document) -> Rows:
         (cell["model"], cell["benchmark"], cell["questions"], cell["trajectories"], *_pick(cell, _OVERTHINKING))
         for cell in document["cells"]
     ]
+    entries = list(document["cells"])
     if document["macro"] is not None:
         rows.append((None, None, None, None, *_pick(document["macro"], _OVERTHINKING)))
-    return Rows(("model", "benchmark", "questions", "trajectories", *_OVERTHINKING), rows, title=_title(document))
+        entries.append(document["macro"])
+    columns = ("model", "benchmark", "questions", "trajectories", *_OVERTHINKING)
+    listed = Rows(columns, rows, title=_title(document))
+    return _add_intervals(listed, entries, names=("overthinking_ratio", "accuracy_degradation"))
 
 
 def list_frontiers(document: Document) -> Rows:
@@ -55,7 +59,8 @@ def list_frontiers(document: Document) -> Rows:
         for cell in document["cells"]
     ]
     rows += [(macro["strategy"], None, None, None, *_pick(macro, _FRONTIER)) for macro in document["macro"]]
-    return Rows(columns, rows, title=_title(document))
+    entries = [*document["cells"], *document["macro"]]
+    return _add_intervals(Rows(columns, rows, title=_title(document)), entries, names=("beta_match", "max_accuracy"))
 
 
 def list_frontier_points(document: Document) -> Rows:
@@ -104,7 +109,8 @@ def list_boards(document: Document) -> Rows:
          board["reason"])
         for board in document["boards"]
     ]  # fmt: skip
-    return Rows(columns, rows, title=f"{_title(document)}, {document['strategy']}")
+    listed = Rows(columns, rows, title=f"{_title(document)}, {document['strategy']}")
+    return _add_intervals(listed, document["boards"], names=("realised_potential", "area"))
 
 
 def list_settings(document: Document) -> Rows:
@@ -146,6 +152,17 @@ def _flatten(document: Document) -> Iterator[tuple[str, object]]:
             yield name, ", ".join([*(str(item) for item in value[:_MAX_LISTED]), *more])
         else:
             yield name, value
+
+
+def _add_intervals(rows: Rows, entries: Sequence[Document], *, names: Sequence[str]) -> Rows:
+    """Add the ends of some figures' intervals as columns, if any row has such an interval."""
+    intervals = [entry.get("intervals") or {} for entry in entries]
+    if not any(of_entry.get(name) for of_entry in intervals for name in names):
+        return rows
+    ends = [[end for name in names for end in of_entry.get(name) or (None, None)] for of_entry in intervals]
+    columns = tuple(f"{name}_{end}" for name in names for end in ("low", "high"))
+    added = [(*row, *more) for row, more in zip(rows.rows, ends, strict=True)]
+    return Rows((*rows.columns, *columns), added, title=rows.title)
 
 
 def _pick(document: Document, names: Sequence[str]) -> tuple[object, ...]:

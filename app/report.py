@@ -7,20 +7,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app import report_analyses as analyses
+from app.evaluator.intervals import summarise_intervals
+from app.evaluator.measurements import Measurements
+from app.evaluator.replicate_frontiers import ReplicateFrontiers
 from app.files.atomic import replaced_file
+from app.files.interval_documents import snapshot_intervals_document
 from app.files.snapshot import Snapshot, load_measurements, require_labels
 from app.report_values import Document
 
 FORMAT = "otboard-analysis/1"
 Progress = Callable[[str, float], None]
+Resample = Callable[[Measurements, Progress], ReplicateFrontiers]
 
 
-def analyse_snapshot(snapshot: Snapshot, *, split: str, progress: Progress) -> Document:
+def analyse_snapshot(
+    snapshot: Snapshot, *, split: str, progress: Progress, resample: Resample | None = None
+) -> Document:
     """Return every analysis of a split as one JSON document; undefined figures are null, with their reasons beside.
 
     Parameters
     ----------
     progress : called with what is being done, and the share of the analyses that is done.
+    resample : returns the bootstrap replicates that intervals are made of; without it there are none.
 
     Raises
     ------
@@ -56,6 +64,8 @@ def analyse_snapshot(snapshot: Snapshot, *, split: str, progress: Progress) -> D
         ("traces", 2, lambda _: analyses.analyse_traces(snapshot, measurements)),
     ]
     document["intervals"] = None
+    if resample is not None:
+        steps.append(("intervals", 40, lambda report: _find_intervals(resample, measurements, report)))
     total = sum(weight for _, weight, _ in steps)
     done = 0.0
     for name, weight, analyse in steps:
@@ -101,6 +111,10 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all; a file that is there is replaced."""
     with replaced_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def _find_intervals(resample: Resample, measurements: Measurements, progress: Progress) -> Document:
+    return snapshot_intervals_document(summarise_intervals(resample(measurements, progress)))
 
 
 def _within(progress: Progress, start: float, share: float) -> Progress:

@@ -214,10 +214,10 @@ def span_values(values: Sequence[float | None], *, zero: bool = False) -> tuple[
 
 
 def _draw_band(band: Band) -> list[go.Scatter]:
-    """Draw an interval between two invisible lines."""
+    """Draw an interval between two invisible lines, straight between the budgets at which it is known."""
     beta = np.linspace(0.0, 100.0, len(band.low)).round(3).tolist()
     shared: dict[str, Any] = {"x": beta, "mode": "lines", "hoverinfo": "skip"}
-    invisible = {"width": 0, "color": STRATEGY_TONES[band.strategy].light, "shape": "hv"}
+    invisible = {"width": 0, "color": STRATEGY_TONES[band.strategy].light}
     low, high = ((100 * values).round(3).tolist() for values in (band.low, band.high))
     return [
         go.Scatter(y=low, line=invisible, **shared),
