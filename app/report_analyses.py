@@ -25,7 +25,7 @@ from app.evaluator.measurements import ALL_SPLITS, Measurements
 from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.reference import CellReference, build_uninformed
 from app.evaluator.segmentation import Partition, merge_partition
-from app.evaluator.step_lengths import NO_STEP, StepLengths, summarise_model_steps, summarise_step_lengths
+from app.evaluator.step_lengths import StepLengths, summarise_model_steps, summarise_step_lengths
 from app.evaluator.strategies import Strategy
 from app.evaluator.thinning import N_DRAWS, THINNING_SEED, summarise_probe_thinning, thin_trajectories
 from app.evaluator.traces import (
@@ -126,7 +126,7 @@ def analyse_step_lengths(snapshot: Snapshot, measurements: Measurements) -> Docu
         "partitions": sorted(to_plain(partitions), key=lambda p: p["step_tokens"]),
         "other_lengths": None if blocks is None else "repartitioned",
     }
-    return give_reasons(section, {"other_lengths": NO_BLOCKS, "mean_tokens": NO_STEP, "long_share": NO_STEP})
+    return give_reasons(section, {"other_lengths": NO_BLOCKS})
 
 
 def analyse_traces(snapshot: Snapshot, measurements: Measurements) -> Document:

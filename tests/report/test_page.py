@@ -9,9 +9,10 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from app.files.snapshot import Snapshot
+from app.files.snapshot import Snapshot, build_snapshot
 from app.plots.captions import SYNTHETIC_NOTICE
 from app.report import analyse_snapshot
 from app.report_html import render_report
@@ -172,3 +173,47 @@ def test_what_is_undefined_is_left_out_of_the_figures(small_report: dict[str, An
     assert "never matches full thinking" in text
     assert "NaN" not in text[: text.index("plotly.js v")]
     assert 0 < len(_Page(text).figures) < len(_Page(render_report(small_report)).figures)
+
+
+def test_a_snapshot_without_any_thinking_has_a_report():
+    """One probe, one trajectory per question, no step anywhere, one model, one benchmark: nothing divides by zero."""
+    manifest = {
+        "format": "stp-snapshot/1",
+        "name": "empty",
+        "title": "Nothing was thought",
+        "kind": "measured",
+        "probes_per_position": 1,
+        "trajectories_per_question": 1,
+        "models": [{"name": "m"}],
+        "benchmarks": [{"name": "b", "title": "B"}, {"name": "unused", "title": "Unused"}],
+    }
+    questions = [{"benchmark": "b", "question_id": f"q{i}", "split": "test"} for i in range(3)]
+    trajectories = [
+        {
+            "model": "m",
+            "benchmark": "b",
+            "question_id": f"q{i}",
+            "trajectory": 0,
+            "thinking_tokens": 0,
+            "retained_tokens": [0],
+            "correct_probes": [i % 2],
+        }
+        for i in range(3)
+    ]
+    tables = (pa.Table.from_pylist(rows) for rows in (questions, trajectories))
+    document = analyse_snapshot(build_snapshot(manifest, *tables), split="all", progress=lambda what, share: None)
+    assert document["frontiers"]["efficiency"][0]["reason"] is not None
+    assert document["traces"]["reasons"]["rfcs"] == "no_trajectory_with_a_step_ends_right"
+    assert document["diversity"]["reason"] == "one_trajectory_per_question"
+    assert document["step_lengths"]["partitions"][0]["models"]["m"]["reason"] == "no_step"
+    text = render_report(document)
+    assert "There is one trajectory per question, so no two can differ." in text
+    assert _Page(text).figures
+
+
+def test_every_colour_of_a_figure_has_one_for_dark_pages(small_page: str):
+    for figure in _Page(small_page).figures:
+        replacements = figure["layout"].pop("meta")["dark"]
+        used = set(re.findall(r'"(#[0-9a-fA-F]{6}|rgba?\([^"]+\))"', json.dumps(figure)))
+        assert used <= set(replacements)
+        assert "#1f252c" in used
