@@ -67,8 +67,8 @@ def resample_submission(context: JobContext, *, submission_id: str) -> None:
 @jobs.queue.task(name=jobs.RANK_BOARDS, queue=jobs.RANK_BOARDS, pass_context=True)
 def rank_boards(context: JobContext, *, snapshot_id: int, split: str, strategy: str) -> None:
     """Rank the boards of a snapshot, split and strategy."""
-    with context.additional_context["sessions"].begin() as session:
-        ranks.rank_boards(session, snapshot_id, split=split, strategy=Strategy(strategy))
+    sessions: sessionmaker[Session] = context.additional_context["sessions"]
+    ranks.rank_boards(sessions, snapshot_id, split=split, strategy=Strategy(strategy))
 
 
 @jobs.queue.periodic(cron=jobs.REAP_CRON)

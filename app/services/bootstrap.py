@@ -175,7 +175,9 @@ def _compute_blocks(
                 .values(n_done=min(n_done, n_replicates - 1))
             )
             # At least one block a slice, or a busy board would never have intervals.
-            is_over = not is_first_call and (time.monotonic() > ends_at or jobs.is_ahead_of_bootstraps(session))
+            is_over = not is_first_call and (
+                time.monotonic() > ends_at or jobs.is_ahead(session, priority=jobs.BOOTSTRAP_PRIORITY)
+            )
         if is_over and n_done < n_replicates:
             raise _SliceOverError
 

@@ -26,6 +26,9 @@ PREPARE_SNAPSHOT = "prepare_snapshot"
 BOOTSTRAP_SPLIT = "bootstrap_split"
 RESAMPLE_SUBMISSION = "resample_submission"
 RANK_BOARDS = "rank_boards"
+# Submissions that wait for their score have priority 0.
+RANKING_PRIORITY = -1
+RESAMPLING_PRIORITY = -2
 BOOTSTRAP_PRIORITY = -10
 REAP = "reap"
 
@@ -92,13 +95,13 @@ def is_bootstrap_queued(session: Session, snapshot_id: int, *, split: str) -> bo
     return bool(session.scalar(query, {"lock": _bootstrap_lock(snapshot_id, split), "task": BOOTSTRAP_SPLIT}))
 
 
-def is_ahead_of_bootstraps(session: Session) -> bool:
-    """Whether a job waits that goes ahead of bootstraps."""
+def is_ahead(session: Session, *, priority: int) -> bool:
+    """Whether a job waits that goes ahead of those of this priority."""
     query = text(
         "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status = 'todo' AND priority > :priority"
         " AND (scheduled_at IS NULL OR scheduled_at <= now()))"
     )
-    return bool(session.scalar(query, {"priority": BOOTSTRAP_PRIORITY}))
+    return bool(session.scalar(query, {"priority": priority}))
 
 
 def _bootstrap_lock(snapshot_id: int, split: str) -> str:
@@ -108,13 +111,21 @@ def _bootstrap_lock(snapshot_id: int, split: str) -> str:
 def defer_resampling(session: Session, submission_id: str) -> int:
     """Queue the intervals of a scored submission, behind submissions that wait for their score."""
     lock = f"{RESAMPLE_SUBMISSION}-{submission_id}"
-    return defer(session, RESAMPLE_SUBMISSION, priority=-2, lock=lock, submission_id=submission_id)
+    return defer(session, RESAMPLE_SUBMISSION, priority=RESAMPLING_PRIORITY, lock=lock, submission_id=submission_id)
 
 
 def defer_ranking(session: Session, snapshot_id: int, *, split: str, strategy: str) -> int:
     """Queue the ranks of every board of a snapshot, split and strategy, whose published submissions changed."""
     lock = f"{RANK_BOARDS}-{snapshot_id}-{split}-{strategy}"
-    return defer(session, RANK_BOARDS, priority=-1, lock=lock, snapshot_id=snapshot_id, split=split, strategy=strategy)
+    return defer(
+        session,
+        RANK_BOARDS,
+        priority=RANKING_PRIORITY,
+        lock=lock,
+        snapshot_id=snapshot_id,
+        split=split,
+        strategy=strategy,
+    )
 
 
 def has_live_worker(session: Session, *, timeout_seconds: float) -> bool:

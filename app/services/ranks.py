@@ -11,16 +11,18 @@ from typing import Any
 import numpy as np
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
 from app.db import models
 from app.evaluator.ranks import compare_pairs
 from app.evaluator.strategies import Strategy
+from app.services import jobs
 from app.services.leaderboard import MIN_RANKED_QUESTIONS, find_most_questions, select_standing
 from app.services.question_counts import count_questions
 
 logger = logging.getLogger(__name__)
 
+Sessions = sessionmaker[Session]
 BoardNames = tuple[str | None, str | None]
 COLUMNS = (
     "board_score_id",
@@ -43,30 +45,28 @@ class _Standing:
     n_ranked: int | None
 
 
-def rank_boards(session: Session, snapshot_id: int, *, split: str, strategy: Strategy) -> int:
+def rank_boards(sessions: Sessions, snapshot_id: int, *, split: str, strategy: Strategy) -> int:
     """Store the ranks of every board of a split and strategy that lacks them, and return on how many boards.
 
     A board on which some method has no intervals yet keeps provisional ranks: the job comes again once it has. A board
     whose stored ranks are of the methods that stand there now is left as it is. Ranks of methods that stand there no
-    longer are removed.
+    longer are removed. Each board is stored by itself; where a job waits that goes ahead of this one, the rest is
+    queued again. What is published meanwhile queues a job of its own.
     """
-    _lock(session, snapshot_id, split=split, strategy=strategy)
-    boards = _list_standing(session, snapshot_id, split=split, strategy=strategy)
-    _remove_stale(session, snapshot_id, boards, split=split, strategy=strategy)
+    with sessions.begin() as session:
+        boards = _list_standing(session, snapshot_id, split=split, strategy=strategy)
+        _remove_stale(session, snapshot_id, boards, split=split, strategy=strategy)
     n_ranked = 0
     for standing in boards.values():
         is_current = all(one.n_ranked == len(standing) for one in standing)
         if is_current or any(one.interval_id is None for one in standing):
             continue
-        n_ranked += _rank_board(session, standing)
-    session.flush()
+        with sessions.begin() as session:
+            if n_ranked > 0 and jobs.is_ahead(session, priority=jobs.RANKING_PRIORITY):
+                jobs.defer_ranking(session, snapshot_id, split=split, strategy=strategy)
+                break
+            n_ranked += _rank_board(session, standing)
     return n_ranked
-
-
-def _lock(session: Session, snapshot_id: int, *, split: str, strategy: Strategy) -> None:
-    """Wait for whoever ranks the same boards; what they read would otherwise be older than what they write."""
-    name = f"otboard ranks {snapshot_id} {split} {strategy}"
-    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
 
 def _list_standing(

@@ -66,13 +66,7 @@ def work(session: Session, sessions: sessionmaker[Session], config: Config) -> C
             elif name == jobs.RESAMPLE_SUBMISSION:
                 resample_submission(sessions, **arguments, config=config)
             else:
-                with sessions.begin() as inner:
-                    rank_boards(
-                        inner,
-                        arguments["snapshot_id"],
-                        split=arguments["split"],
-                        strategy=Strategy(arguments["strategy"]),
-                    )
+                rank_boards(sessions, **{**arguments, "strategy": Strategy(arguments["strategy"])})
             session.expire_all()
         return done
 
@@ -293,10 +287,32 @@ def test_doing_it_again_changes_nothing(
     assert n_intervals == 6
     assert len(session.scalars(select(models.BoardRank.rank)).all()) == 6
     resample_submission(sessions, submission_id, config=config)
-    with sessions.begin() as inner:
-        assert rank_boards(inner, frozen.id, split="test", strategy=Strategy.FIXED_BUDGET) == 0
+    assert rank_boards(sessions, frozen.id, split="test", strategy=Strategy.FIXED_BUDGET) == 0
     assert count_intervals(session) == n_intervals
     assert work() == []
+
+
+@pytest.mark.usefixtures("resampled")
+def test_ranking_gives_way_after_a_board_and_goes_on_later(
+    session: Session,
+    sessions: sessionmaker[Session],
+    frozen: models.Snapshot,
+    work: Callable[[], list[str]],
+    publish: Callable[..., str],
+    make_caps: Callable[..., bytes],
+) -> None:
+    publish(make_caps(200), method="mine")
+    work()
+    session.execute(text("DELETE FROM board_ranks"))
+    session.execute(text("DELETE FROM procrastinate_jobs"))
+    jobs.defer_scoring(session, "abcdefghijkl")
+    session.commit()
+    target: dict[str, Any] = {"split": "test", "strategy": Strategy.FIXED_BUDGET}
+    assert rank_boards(sessions, frozen.id, **target) == 1
+    assert rank_boards(sessions, frozen.id, **target) == 1
+    session.execute(text("DELETE FROM procrastinate_jobs WHERE task_name = 'score_submission'"))
+    assert work() == [jobs.RANK_BOARDS]
+    assert len(session.scalars(select(models.BoardRank.rank)).all()) == 6
 
 
 @pytest.mark.usefixtures("resampled")

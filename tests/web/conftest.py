@@ -273,8 +273,7 @@ def _rank(sessions: sessionmaker[Session], config: Config, snapshot: models.Snap
     run_slice(sessions, snapshot.id, split="test", config=config)
     for submission_id in submission_ids:
         resample_submission(sessions, submission_id, config=config)
-    with sessions.begin() as session:
-        rank_boards(session, snapshot.id, split="test", strategy=DEE)
+    rank_boards(sessions, snapshot.id, split="test", strategy=DEE)
 
 
 def _build_control(site: Site, name: str) -> ActionTable:
