@@ -25,7 +25,7 @@ from app.evaluator.strategies import Strategy
 
 TRAJECTORIES = 8
 PROBES = 8
-N_TRUE_QUESTIONS = 40_000
+N_TRUE_QUESTIONS = 6000
 
 
 @dataclass(frozen=True)
