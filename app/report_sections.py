@@ -183,9 +183,9 @@ def show_frontiers(document: Document) -> Section:
         "Solid: the best accuracy any method of the strategy could reach within a budget, exactly. Dotted: the best "
         "mix of constant policies. Dashed: probes at the end of full thinking. ◆ β_match, ● β_sat."
     )
-    parts: list[str | PanelGroup] = [PanelGroup([panels.panel_macro_frontiers(document)])]
+    parts: list[str | PanelGroup] = [PanelGroup([panels.panel_macro_frontiers(document)], STRATEGY_KEY)]
     if document["intervals"] is not None and (panel := panels.panel_interval_frontiers(document)) is not None:
-        parts.append(PanelGroup([panel], STRATEGY_KEY))
+        parts.append(PanelGroup([panel]))
     parts.append(_tabulate_frontiers(document))
     if len(document["models"]) > 1:
         parts.append(PanelGroup(panels.panel_model_frontiers(document), STRATEGY_KEY))
