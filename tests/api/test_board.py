@@ -6,12 +6,18 @@ import csv
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from app.api.schemas import LeaderboardOut
+from app.evaluator.strategies import Strategy
+from app.services.bootstrap import begin_bootstrap, run_slice
+from app.services.intervals import resample_submission
+from app.services.ranks import rank_boards
+from app.services.snapshots import get_snapshot
 
 Caps = Callable[[int], bytes]
 PATH = "/api/v1/leaderboard?snapshot=small&split=test&strategy=fixed_budget"
@@ -51,6 +57,39 @@ def test_json_csv_and_score_agree_to_the_digit(board: Any) -> None:
         assert row[name] == summary[name], name
     assert row["accuracy_25"] == summary["accuracy_at"]["0.25"]
     assert {"realised_potential", "area", "gap", "tokens_saved", "best_e3"} <= set(row) & set(summary)
+
+
+def test_intervals_and_ranks_agree_to_the_digit(board: Any, make_caps: Caps) -> None:
+    """They come after the score, so the score document is another one then, and its ETag says so."""
+    config = replace(board.config, bootstrap_replicates=100)
+    strategy = Strategy.FIXED_BUDGET
+    ids = [board.publish(make_caps(cap), method=f"cap {cap}") for cap in (1, 300)]
+    before = board.reader.get(f"/api/v1/submissions/{ids[0]}/score")
+    assert before.json()["summary"]["intervals"] is None
+    with board.sessions.begin() as session:
+        snapshot = get_snapshot(session, "small")
+        begin_bootstrap(session, snapshot, split="test", config=config)
+    run_slice(board.sessions, snapshot.id, split="test", config=config)
+    for submission_id in ids:
+        resample_submission(board.sessions, submission_id, config=config)
+    with board.sessions.begin() as session:
+        # Ranking would give way to the jobs of what was scored here without them.
+        session.execute(text("DELETE FROM procrastinate_jobs"))
+    assert rank_boards(board.sessions, snapshot.id, split="test", strategy=strategy) == 6
+    unchanged = {"If-None-Match": before.headers["etag"]}
+    after = board.reader.get(f"/api/v1/submissions/{ids[0]}/score", headers=unchanged)
+    assert after.status_code == 200
+    shown = board.reader.get(PATH).json()
+    assert shown["ranks_are_provisional"] is False
+    table = csv.DictReader(io.StringIO(board.reader.get(f"{PATH}&format=csv").text))
+    lines = {line["submission_id"]: line for line in table}
+    for row in shown["rows"]:
+        score = board.reader.get(f"/api/v1/submissions/{row['submission_id']}/score").json()
+        ends = [row["realised_potential_low"], row["realised_potential_high"]]
+        assert score["summary"]["intervals"]["realised_potential"] == ends
+        line = lines[row["submission_id"]]
+        assert [line["realised_potential_low"], line["realised_potential_high"]] == [repr(end) for end in ends]
+        assert [line["rank"], line["last_rank"]] == [str(row["rank"]), str(row["last_rank"])]
 
 
 def test_csv_where_it_is_asked_for(board: Any, make_caps: Caps) -> None:

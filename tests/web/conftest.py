@@ -273,7 +273,9 @@ def _rank(sessions: sessionmaker[Session], config: Config, snapshot: models.Snap
     run_slice(sessions, snapshot.id, split="test", config=config)
     for submission_id in submission_ids:
         resample_submission(sessions, submission_id, config=config)
-    rank_boards(sessions, snapshot.id, split="test", strategy=DEE)
+    # After each board it gives way to the jobs of what was scored here without them.
+    while rank_boards(sessions, snapshot.id, split="test", strategy=DEE):
+        continue
 
 
 def _build_control(site: Site, name: str) -> ActionTable:
