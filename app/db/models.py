@@ -675,7 +675,7 @@ class BoardInterval(Base):
 
 
 class BoardRank(Base):
-    """The rank of a published submission on one board, among `n_ranked` methods; `last_rank` ends those that share it."""
+    """The rank of a published submission on one board, among `n_ranked` methods, shared up to `last_rank`."""
 
     __tablename__ = "board_ranks"
     __table_args__ = (CheckConstraint("rank >= 1 AND last_rank >= rank AND n_ranked >= last_rank", name="ranks"),)
