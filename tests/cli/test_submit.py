@@ -24,6 +24,7 @@ from app.services.accounts import ensure_local_account
 from worker.main import run_scoring_worker
 
 FIELDS = {"snapshot": "small", "strategy": "dynamic_routing", "split": "test", "method": "a method"}
+N_REPLICATES = 40
 PROBLEM = {"code": "duplicate_unit", "message": "twice", "row": 3, "column": None, "unit": "a / b / c", "count": 9}
 
 
@@ -158,7 +159,7 @@ def board(
     committed_database: str, board_snapshot: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dict[str, str]]:
     """The real server's application on a real database, in place of the network; a worker scores while we wait."""
-    config = Config(data_dir=tmp_path / "data", database_url=committed_database)
+    config = Config(data_dir=tmp_path / "data", database_url=committed_database, bootstrap_replicates=N_REPLICATES)
     config.data_dir.mkdir()
     engine = make_engine(committed_database)
     with Session(engine) as session, session.begin():
@@ -199,7 +200,9 @@ def test_a_submitted_file_gets_the_score_that_it_gets_offline(
     submitted = run(*command, "--format", "json", env=board)
     assert submitted.exit_code == 0, submitted.stdout
     assert "submission " in submitted.stderr
-    assert submitted.stdout == run("score", snapshot_path, actions, *target, "--format", "json").stdout
+    # The worker ran until it was idle, so the intervals are there too.
+    offline = run("score", snapshot_path, actions, *target, "--bootstrap", str(N_REPLICATES), "--format", "json")
+    assert submitted.stdout == offline.stdout
     again = run(*command, "--rows", "settings", "--format", "csv", env=board)
     assert len(again.stdout.splitlines()) == 257
     bad = tmp_path / "bad.csv"
