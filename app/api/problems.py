@@ -83,14 +83,18 @@ def add_error_handlers(app: FastAPI, respond: Any) -> None:
         app.add_exception_handler(kind, handle)
 
 
+CALLER_MODULES = ("app.client", "app.cli")
+"""Their errors arise on the caller's side of REST; a process that runs both sides must not list them."""
+
+
 def list_error_kinds() -> list[type[AppError]]:
-    """Return every kind of error there is, by status and code; the address of an error's `type` leads to this list."""
+    """Return every kind of error that the server answers with, by status and code; the address of an error's `type` leads to this list."""
     found: dict[str, type[AppError]] = {}
     waiting: list[type[AppError]] = [AppError]
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if kind.__name__ != FRAMEWORK_ERROR:
+        if kind.__name__ != FRAMEWORK_ERROR and not kind.__module__.startswith(CALLER_MODULES):
             found.setdefault(kind.code, kind)
     for code, (status, title) in FRAMEWORK_KINDS.items():
         found[code] = type(FRAMEWORK_ERROR, (AppError,), {"status": status, "code": code, "title": title})
