@@ -88,7 +88,7 @@ CALLER_MODULES = ("app.client", "app.cli")
 
 
 def list_error_kinds() -> list[type[AppError]]:
-    """Return every kind of error that the server answers with, by status and code; the address of an error's `type` leads to this list."""
+    """Return every kind of error that the server answers with, by status and code: where an error's `type` leads."""
     found: dict[str, type[AppError]] = {}
     waiting: list[type[AppError]] = [AppError]
     while waiting:
