@@ -39,8 +39,16 @@ def list_unit_actions(cell: Cell, strategy: Strategy) -> UnitActions:
     arrays = own(cell.offsets), own(cell.retained_tokens), own(cell.correct_probes)
     if strategy is Strategy.DYNAMIC_EARLY_EXIT:
         return UnitActions(*_list_exits(*arrays))
-    list_actions = _list_routes if strategy is Strategy.DYNAMIC_ROUTING else _list_caps
-    return UnitActions(*list_actions(*arrays, cell.trajectories_per_question))
+    if strategy is Strategy.DYNAMIC_ROUTING:
+        return UnitActions(*_list_routes(*arrays, cell.trajectories_per_question))
+    # An event is a length and an index packed into one integer, of 32 bits where both fit.
+    n_positions = cell.offsets[:: cell.trajectories_per_question]
+    most = int(np.diff(n_positions).max(initial=0))
+    shift = most.bit_length()
+    longest = int(cell.thinking_tokens.max(initial=0))
+    packed = np.uint32 if longest.bit_length() + shift <= 32 else np.uint64
+    events = np.empty(most, dtype=packed)
+    return UnitActions(*_list_caps(*arrays, cell.trajectories_per_question, shift, events))
 
 
 def own(array: NDArray[Any]) -> NDArray[Any]:
@@ -59,13 +67,12 @@ def _list_exits(offsets: IntArray, retained: Any, correct: Any) -> tuple[IntArra
     n = 0
     for unit in range(n_units):
         best = -1
-        first = offsets[unit]
-        for i in range(first, offsets[unit + 1]):
-            if correct[i] > best:
-                best = correct[i]
-                cost[n] = retained[i]
-                reward[n] = best
-                action[n] = i - first
+        lengths = retained[offsets[unit] : offsets[unit + 1]]
+        probes = correct[offsets[unit] : offsets[unit + 1]]
+        for position in range(probes.size):
+            if probes[position] > best:
+                best = probes[position]
+                cost[n], reward[n], action[n] = lengths[position], best, position
                 n += 1
         bounds[unit + 1] = n
     return bounds, cost[:n], reward[:n], action[:n]
@@ -98,32 +105,48 @@ def _list_routes(
 
 
 @compiled
-def _sort_events(events: Any, spare: Any, longest: Any) -> Any:
-    """Sort packed events by the length in their upper half, eight bits a round; returns whichever array they end in."""
-    starts = np.empty(256, np.int64)
-    shift = np.uint64(32)
+def _sort_events(events: Any, spare: Any, shift: int, longest: int) -> Any:
+    """Sort packed events by the length above the shift, eight bits a round; returns whichever array they end in."""
+    eight = events.dtype.type(8)
+    low_bits = events.dtype.type(255)
+    shift = events.dtype.type(shift)
+    starts = np.empty(256, np.int32)
     while longest > 0:
         starts[:] = 0
         for e in range(events.size):
-            starts[(events[e] >> shift) & np.uint64(255)] += 1
-        total = 0
+            starts[(events[e] >> shift) & low_bits] += np.int32(1)
+        total = np.int32(0)
         for digit in range(256):
             count = starts[digit]
             starts[digit] = total
-            total += count
+            total = np.int32(total + count)
         for e in range(events.size):
-            digit = (events[e] >> shift) & np.uint64(255)
+            digit = (events[e] >> shift) & low_bits
             spare[starts[digit]] = events[e]
-            starts[digit] += 1
+            starts[digit] += np.int32(1)
         events, spare = spare, events
-        shift += np.uint64(8)
-        longest >>= np.uint64(8)
+        shift = events.dtype.type(shift + eight)
+        longest >>= 8
     return events
 
 
 @compiled
+def _pack_events(offsets: IntArray, retained: Any, first: int, stop: int, shift: int, events: Any) -> int:
+    """Pack each position but 0 of these trajectories as its length above the shift, its index below it."""
+    n = 0
+    for t in range(first, stop):
+        lengths = retained[offsets[t] + 1 : offsets[t + 1]]
+        packed = events[n : n + lengths.size]
+        idx = offsets[t] + 1 - offsets[first]
+        for i in range(lengths.size):
+            packed[i] = events.dtype.type(np.int64(lengths[i]) << shift | (idx + i))
+        n += lengths.size
+    return n
+
+
+@compiled
 def _list_caps(
-    offsets: IntArray, retained: Any, correct: Any, per_unit: int
+    offsets: IntArray, retained: Any, correct: Any, per_unit: int, shift: int, events: Any
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """List, for each question, the caps at which the sum over its trajectories exceeds every smaller cap's."""
     n_units = (offsets.size - 1) // per_unit
@@ -131,37 +154,31 @@ def _list_caps(
     cost = np.empty(retained.size, np.int64)
     reward = np.empty(retained.size, np.int64)
     action = np.empty(retained.size, np.int64)
-    largest = 0
-    for unit in range(n_units):
-        largest = max(largest, offsets[(unit + 1) * per_unit] - offsets[unit * per_unit])
-    events = np.empty(largest, np.uint64)
-    spare = np.empty(largest, np.uint64)
+    spare = np.empty_like(events)
+    index_bits = events.dtype.type((1 << shift) - 1)
     n = 0
     for unit in range(n_units):
-        base = offsets[unit * per_unit]
-        total_reward = np.int64(0)
-        n_events = 0
-        longest = np.uint64(0)
-        for t in range(unit * per_unit, (unit + 1) * per_unit):
+        first, stop = unit * per_unit, (unit + 1) * per_unit
+        lengths = retained[offsets[first] : offsets[stop]]
+        probes = correct[offsets[first] : offsets[stop]]
+        longest = np.int64(0)
+        total_cost = total_reward = np.int64(0)
+        for t in range(first, stop):
             total_reward += correct[offsets[t]]
-            for i in range(offsets[t] + 1, offsets[t + 1]):
-                events[n_events] = np.uint64(retained[i]) << np.uint64(32) | np.uint64(i - base)
-                n_events += 1
-            longest = max(longest, np.uint64(retained[offsets[t + 1] - 1]))
-        ordered = _sort_events(events[:n_events], spare[:n_events], longest)
+            longest = max(longest, np.int64(retained[offsets[t + 1] - 1]))
+        n_events = _pack_events(offsets, retained, first, stop, shift, events)
+        ordered = _sort_events(events[:n_events], spare[:n_events], shift, longest)
         cost[n], reward[n], action[n] = 0, total_reward, 0
         n += 1
         best = total_reward
-        total_cost = np.int64(0)
         for e in range(n_events):
-            i = base + np.int64(ordered[e] & np.uint64(0xFFFFFFFF))
-            total_cost += retained[i] - retained[i - 1]
-            total_reward += correct[i] - correct[i - 1]
+            i = np.uint64(ordered[e] & index_bits)
+            total_cost += np.int64(lengths[i]) - lengths[i - np.uint64(1)]
+            total_reward += np.int64(probes[i]) - probes[i - np.uint64(1)]
             # Positions of one length are one action, which has happened once the last of them has.
-            is_last = e + 1 == n_events or ordered[e + 1] >> np.uint64(32) != ordered[e] >> np.uint64(32)
-            if total_reward > best and is_last:
+            if total_reward > best and (e + 1 == n_events or ordered[e + 1] >> shift != ordered[e] >> shift):
                 best = total_reward
-                cost[n], reward[n], action[n] = total_cost, total_reward, retained[i]
+                cost[n], reward[n], action[n] = total_cost, total_reward, lengths[i]
                 n += 1
         bounds[unit + 1] = n
     return bounds, cost[:n], reward[:n], action[:n]

@@ -1,0 +1,210 @@
+"""Thousands of awkward instances against enumeration, with bands far too narrow at first; and what mutations break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from app.evaluator.certificates import check_certificate
+from app.evaluator.fast_frontier import CertifiedPoints, Plan, _solve_units, solve_units
+from app.evaluator.fast_path import FloatArray, Path
+from app.evaluator.fast_sweep import Rules
+from app.evaluator.frontier import UnitActions
+from app.evaluator.measurements import IntArray
+
+Outcomes = list[tuple[int, int]]
+SHAPES = ("convex", "late jump", "flat", "linear", "zero cost", "equal costs", "mixed")
+# Bands start at the widths of the plan, so that nearly all of them prove too narrow and have to grow.
+RULES = Rules(first_ratio=1.0, growth=1.7, repair=True, rerun=True)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """Units by all their outcomes (cost, reward), dominated ones too, how many copies of each, and a plan."""
+
+    units: list[Outcomes]
+    copies: IntArray
+    plan: Plan
+
+    @property
+    def actions(self) -> UnitActions:
+        pruned = [prune(outcomes) for outcomes in self.units]
+        offsets = np.concatenate([[0], np.cumsum([len(p) for p in pruned])])
+        cost, reward = np.array([outcome for p in pruned for outcome in p], dtype=np.int64).reshape(-1, 2).T
+        return UnitActions(offsets, cost.copy(), reward.copy(), np.arange(offsets[-1]))
+
+    def solve(self, rules: Rules) -> CertifiedPoints:
+        return _solve_units(self.actions, self.copies, plan=self.plan, rules=rules)
+
+    def enumerate(self) -> Outcomes:
+        totals = [(0, 0)]
+        for outcomes, count in zip(self.units, self.copies.tolist(), strict=True):
+            for _ in range(count):
+                totals = prune([(cost + c, reward + r) for cost, reward in totals for c, r in outcomes])
+        return totals
+
+    def check(self, points: CertifiedPoints) -> tuple[str, ...]:
+        return check_certificate(self.actions, points.cost, points.reward, points.certificate, multiplicity=self.copies)
+
+
+def prune(outcomes: Outcomes) -> Outcomes:
+    """The nondominated outcomes: of equal costs the best, and none that is not better than every cheaper one."""
+    kept: Outcomes = []
+    for cost, reward in sorted(outcomes, key=lambda outcome: (outcome[0], -outcome[1])):
+        if not kept or reward > kept[-1][1]:
+            kept.append((cost, reward))
+    return kept
+
+
+def draw_outcomes(rng: np.random.Generator, shape: str, n: int) -> Outcomes:
+    steps = np.arange(n)
+    cost = np.cumsum(rng.integers(1, 30, n))
+    cost -= cost[0]
+    reward = rng.integers(0, int(rng.choice([4, 20, 300])), n)
+    if shape == "convex":
+        reward = steps**2 + rng.integers(0, 2, n)
+    elif shape == "late jump":
+        reward = np.where(steps == n - 1, rng.integers(5, 40), 0)
+    elif shape == "flat":
+        reward = np.full(n, rng.integers(0, 5))
+    elif shape == "linear":
+        cost, reward = steps * 6 * int(rng.integers(1, 4)), steps * int(rng.integers(1, 4))
+    elif shape == "zero cost":
+        cost = np.maximum.accumulate(cost * (rng.random(n) < 0.6))
+    elif shape == "equal costs":
+        cost = 7 * steps
+    return list(zip(cost.tolist(), reward.tolist(), strict=True))
+
+
+def plan_tightly(width: float, per_chunk: int) -> Plan:
+    """Return the plan of chunks of so many segments, all with bands of this width."""
+
+    def plan(path: Path) -> tuple[IntArray, FloatArray]:
+        n = path.slope.size
+        breaks = np.append(np.arange(0, n, per_chunk), n).astype(np.int64)
+        return breaks, np.full(breaks.size - 1, width)
+
+    return plan
+
+
+def draw_instances(seed: int, n: int, *, most_units: int = 6) -> Iterator[Instance]:
+    rng = np.random.default_rng(seed)
+    for _ in range(n):
+        n_units = int(rng.integers(1, most_units + 1))
+        one_shape = rng.random() < 0.5
+        shapes = [str(rng.choice(SHAPES))] * n_units if one_shape else rng.choice(SHAPES, n_units).tolist()
+        yield Instance(
+            units=[draw_outcomes(rng, shape, int(rng.integers(1, 7))) for shape in shapes],
+            copies=rng.integers(0, 4, n_units),
+            plan=plan_tightly(float(rng.choice([1e-4, 0.01, 0.3])), int(rng.integers(1, 4))),
+        )
+
+
+def points_of(points: CertifiedPoints) -> Outcomes:
+    return list(zip(points.cost.tolist(), points.reward.tolist(), strict=True))
+
+
+def test_equals_enumeration_on_thousands_of_adversarial_instances() -> None:
+    n_grown = 0
+    for instance in draw_instances(1, 6000):
+        expected = instance.enumerate()
+        points = instance.solve(RULES)
+        assert points_of(points) == expected
+        assert instance.check(points) == ()
+        n_grown += bool((points.certificate.band > 0.3).any())
+        # As it is used: instances as small as these are solved within a band that admits everything.
+        assert points_of(solve_units(instance.actions, instance.copies)) == expected
+    # The bands had to grow in a good part of them, so the certificate has been at work.
+    assert n_grown > 1000
+
+
+def test_equals_enumeration_on_instances_with_many_units() -> None:
+    for instance in draw_instances(2, 120, most_units=40):
+        expected = instance.enumerate()
+        points = instance.solve(RULES)
+        assert points_of(points) == expected
+        assert instance.check(points) == ()
+        points = solve_units(instance.actions, instance.copies)
+        assert points_of(points) == expected
+        assert instance.check(points) == ()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_one_unit(shape: str) -> None:
+    rng = np.random.default_rng(3)
+    for copies in (0, 1, 2, 3):
+        units = [draw_outcomes(rng, shape, 6)]
+        instance = Instance(units, np.array([copies]), plan_tightly(1e-4, 1))
+        assert points_of(instance.solve(RULES)) == instance.enumerate()
+
+
+def test_without_the_certificate_points_are_missing() -> None:
+    # Each chunk is solved once, within the band guessed for it, however narrow.
+    unchecked = RULES._replace(rerun=False)
+    n_wrong = 0
+    for instance in draw_instances(4, 1000):
+        points = instance.solve(unchecked)
+        wrong = points_of(points) != instance.enumerate()
+        n_wrong += wrong
+        # The certificate tells of every frontier that is wrong: the bands were too narrow.
+        if wrong:
+            assert any("needs a band" in fault for fault in instance.check(points))
+    assert n_wrong > 100
+
+
+def test_without_the_repair_some_frontiers_are_wrong() -> None:
+    # A unit's later segment may be opened before an earlier, larger one, and is then taken without it.
+    broken = RULES._replace(repair=False)
+    n_wrong = sum(points_of(i.solve(broken)) != i.enumerate() for i in draw_instances(1, 3000))
+    assert n_wrong > 5
+
+
+def test_repair_by_hand() -> None:
+    # Chosen so that, alone, the small last segment seems open at slopes at which the larger one before it is closed.
+    instance = next(
+        i for i in draw_instances(1, 6000) if points_of(i.solve(RULES._replace(repair=False))) != i.enumerate()
+    )
+    assert points_of(instance.solve(RULES)) == instance.enumerate()
+    # What is found instead looks as good as certified: the repair is what makes the program's combinations real.
+    assert instance.check(instance.solve(RULES._replace(repair=False))) == ()
+
+
+def tampered(points: CertifiedPoints, **columns: np.ndarray) -> CertifiedPoints:
+    return replace(points, certificate=replace(points.certificate, **columns))
+
+
+def test_certificates_that_do_not_hold_are_found_out() -> None:
+    # Three units along one bound: 6 tokens for 3 probes, 10 for 2, 30 for 5.
+    units: list[Outcomes] = [[(0, 0), (10, 2)], [(0, 1), (6, 4)], [(0, 0), (30, 5)]]
+    instance = Instance(units, np.array([1, 1, 1]), plan_tightly(0.5, 2))
+    points = instance.solve(RULES)
+    assert points_of(points) == [(0, 1), (6, 4), (16, 6), (36, 9), (46, 11)]
+    assert points_of(points) == instance.enumerate()
+    # Chunks: the first two segments, up to (16, 6), and the last.
+    assert points.certificate.cost.tolist() == [0, 16, 46]
+    # At 6 tokens the bound is 4, one probe more than at none is 2. At 36 it is 6 + 5 * 20 / 30 = 9.33, one more than at
+    # 16 is 7.
+    assert points.certificate.needed.tolist() == pytest.approx([2.0, 6 + 10 / 3 - 7])
+    assert instance.check(points) == ()
+
+    def faults(changed: CertifiedPoints) -> str:
+        (fault,) = instance.check(changed)
+        return fault
+
+    certificate = points.certificate
+    assert faults(tampered(points, band=np.array([1.9, 9.0]))) == "chunk 0 needs a band of 2 probes and has 1.9"
+    assert faults(tampered(points, band=np.array([9.0, np.nan]))).endswith("and has nan")
+    assert faults(tampered(points, needed=np.array([2.0, 1.0]))).endswith("and states 1")
+    assert "columns" in faults(tampered(points, band=np.array([9.0])))
+    for joints in ([0, 6, 46], [0, 17, 46], [0, 36, 46]):
+        assert "chunks" in faults(tampered(points, cost=np.array(joints)))
+    assert "do not rise" in faults(tampered(points, cost=certificate.cost[::-1].copy()))
+    without_one = replace(points, cost=np.delete(points.cost, 3), reward=np.delete(points.reward, 3))
+    # Without (36, 9) the band that chunk 1 needs is 11 - 7 = 4.
+    assert faults(without_one).startswith("chunk 1 needs a band of 4 probes")
+    assert "leads from" in faults(replace(points, cost=points.cost[:-1], reward=points.reward[:-1]))
+    above = replace(points, reward=np.array([1, 4, 6, 10, 11]))
+    assert faults(above) == "chunk 1 has a point above the bound: (36, 10)"
