@@ -36,7 +36,8 @@ class Certificate:
         frontier among them.
     band : float64, per chunk: everything that lies so many correct probes below the bound was tried.
     needed : float64, per chunk: the largest distance, over neighbouring points of the frontier, from the bound at the
-        later's cost down to one probe more than the earlier's reward. Where it is within the band, nothing is missing.
+        later's cost down to one probe more than the earlier's reward, rounded up by some 1e-9. Where it is within the
+        band, nothing is missing.
     """
 
     cost: IntArray

@@ -112,11 +112,11 @@ def sweep_chunks(
     ...     base_reward=1,
     ...     breaks=np.array([0, 2]),
     ...     widths=np.array([1.0]),
-    ...     rules=Rules(first_ratio=2.0, growth=2.0, repair=True, rerun=True),
+    ...     rules=Rules(first_ratio=3.0, growth=2.0, repair=True, rerun=True),
     ...     unreachable=np.int32(2**29),
     ... )
-    >>> cost.tolist(), reward.tolist(), band.tolist(), needed.tolist()
-    ([0, 6, 16], [1, 4, 6], [2.0], [2.0])
+    >>> cost.tolist(), reward.tolist(), band.tolist(), needed.round(6).tolist()
+    ([0, 6, 16], [1, 4, 6], [3.0], [2.0])
     """
     # By name, so that compiled code kept on disk stays right when the path's fields are put in another order.
     points_and_bands: tuple[IntArray, IntArray, FloatArray, FloatArray] = _sweep_chunks(
@@ -168,10 +168,12 @@ def _sweep_chunks(
             groups = _find_groups(action_cost, action_reward, path, chunk, room, repair)
             least = _sweep(action_cost, action_reward, path, chunk, groups, room, unreachable)
             end, need = _trace(path, chunk, groups.cost, base_reward, least, points, at)
+            # Rounded up, so that what is enough in floats is enough in fractions too.
+            need = need * (1 + _WIDER) + _WIDER
             if need <= band or not rerun:
                 break
             # What a narrow band seems to need is too much: it shrinks as better points come into reach.
-            band = min(need * (1 + _WIDER) + _WIDER, max(growth * band, need / 16))
+            band = min(need, max(growth * band, need / 16))
         at = end
         bands[c] = band
         needed[c] = need

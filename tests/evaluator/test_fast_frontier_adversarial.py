@@ -208,3 +208,14 @@ def test_certificates_that_do_not_hold_are_found_out() -> None:
     assert "leads from" in faults(replace(points, cost=points.cost[:-1], reward=points.reward[:-1]))
     above = replace(points, reward=np.array([1, 4, 6, 10, 11]))
     assert faults(above) == "chunk 1 has a point above the bound: (36, 10)"
+
+
+def test_a_band_that_is_a_rounding_error_too_narrow() -> None:
+    # 2 probes for 20 tokens, and three times one for 13: at 13 tokens the bound is 2 * 13 / 20 = 1.3, so that 3/10 are
+    # needed. As a float, 0.3 is less than that; it was once taken for enough, and the certificate did not hold.
+    units: list[Outcomes] = [[(0, 2), (13, 3)], [(0, 17), (20, 19)]]
+    instance = Instance(units, np.array([3, 1]), plan_tightly(0.3, 4))
+    points = instance.solve(RULES)
+    assert points_of(points) == [(0, 23), (13, 24), (20, 25), (33, 26), (46, 27), (59, 28)]
+    assert instance.check(points) == ()
+    assert points.certificate.band[0] > 0.3
