@@ -48,7 +48,7 @@ browser: $(VENV)/dev.stamp ## Make sure that there is a browser for the tests of
 
 lock: $(VENV)/dev.stamp ## Pin the requirement files anew after a change of the dependencies
 	$(PIP) uv
-	for kind in "offline:" "server:--extra server" "dev:--extra server --group dev"; do \
+	for kind in "offline:" "server:--extra server" "dev:--extra server --extra worker --group dev"; do \
 		$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --quiet \
 			$${kind#*:} --group build --output-file requirements/$${kind%%:*}.txt; \
