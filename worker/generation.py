@@ -1,4 +1,4 @@
-"""What a measurement asks of an engine, in token ids only: text is decoded once, for grading, and never encoded again."""
+"""What a measurement asks of an engine, in token ids: text is decoded once, for grading, and never encoded again."""
 
 from __future__ import annotations
 
