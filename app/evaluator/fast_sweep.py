@@ -2,6 +2,8 @@
 
 A chunk is a stretch of the path; the slopes in it are those of its segments. Its band is how many correct probes a
 combination may lie below the bound. `docs/exactness.md` tells why this finds every point of the frontier.
+
+The file is long because compiled code kept on disk is only made anew when the file of its outermost function changes.
 """
 
 from __future__ import annotations
@@ -55,7 +57,17 @@ class Chunk(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Scratch space: per segment its state and between which slopes it is open; per group of segments what it joins."""
+    """Scratch space, per segment and per group of segments.
+
+    Attributes
+    ----------
+    state, lower, upper : a segment's state, and the slopes between which it is open.
+    group : the group that a segment is in.
+    first, last, copies : a group's first and last action, and how many copies of it there are.
+    cost, gain : what a group's last action costs and gains above its first.
+    opens : the slope at which a group opens.
+    order : the groups by where they open.
+    """
 
     state: NDArray[np.int8]
     lower: FloatArray
@@ -64,6 +76,8 @@ class Room(NamedTuple):
     first: IndexArray
     last: IndexArray
     copies: IndexArray
+    cost: IntArray
+    gain: IntArray
     opens: FloatArray
     order: IndexArray
 
@@ -156,8 +170,11 @@ def _sweep_chunks(
     needed = np.empty(n_chunks, np.float64)
     index = np.empty((5, n_segments), np.uint32)
     ends = np.empty((3, n_segments), np.float64)
+    totals = np.empty((2, n_segments), np.int64)
     state = np.empty(n_segments, np.int8)
-    room = Room(state, ends[0], ends[1], index[0], index[1], index[2], index[3], ends[2], index[4])
+    room = Room(
+        state, ends[0], ends[1], index[0], index[1], index[2], index[3], totals[0], totals[1], ends[2], index[4]
+    )
     at = points.shape[1]
     for c in range(n_chunks - 1, -1, -1):
         start, stop = breaks[c], breaks[c + 1]
@@ -268,19 +285,27 @@ def _join_segments(path: Path, start: int, stop: int, room: Room) -> tuple[int, 
     n = 0
     cost, gain = path.cost[start], path.gain[start]
     for i in range(start, stop):
+        if state[i] == _CLOSED:
+            continue
+        more_cost, more_gain = path.cost[i + 1] - path.cost[i], path.gain[i + 1] - path.gain[i]
         if state[i] == _TAKEN:
-            cost += path.cost[i + 1] - path.cost[i]
-            gain += path.gain[i + 1] - path.gain[i]
-        elif state[i] == _OPEN:
-            k = before[i]
-            if start <= k < i and state[k] == _OPEN and lower[i] <= upper[k]:
-                group[i] = group[k]
-                room.last[group[i]] = path.last[i]
-            else:
-                group[i] = n
-                room.first[n], room.last[n], room.copies[n] = path.first[i], path.last[i], path.copies[i]
-                room.opens[n] = lower[i]
-                n += 1
+            cost += more_cost
+            gain += more_gain
+            continue
+        if path.copies[i] > 1:
+            more_cost //= path.copies[i]
+            more_gain //= path.copies[i]
+        k = before[i]
+        if start <= k < i and state[k] == _OPEN and lower[i] <= upper[k]:
+            g = group[i] = group[k]
+            room.last[g] = path.last[i]
+            room.cost[g] += more_cost
+            room.gain[g] += more_gain
+        else:
+            group[i] = n
+            room.first[n], room.last[n], room.copies[n] = path.first[i], path.last[i], path.copies[i]
+            room.cost[n], room.gain[n], room.opens[n] = more_cost, more_gain, lower[i]
+            n += 1
     return n, cost, gain
 
 
@@ -292,9 +317,10 @@ def _sort_groups(room: Room, n: int, highest: float) -> tuple[float, float, IntA
     for g in range(n):
         lowest = min(lowest, opens[g])
     width = max(highest - lowest, 1e-300) / (_N_BUCKETS - 1)
+    per_width = 1 / width
     ends = np.zeros(_N_BUCKETS + 1, np.int64)
     for g in range(n):
-        bucket[g] = int(min((opens[g] - lowest) / width, _N_BUCKETS - 1))
+        bucket[g] = int(min((opens[g] - lowest) * per_width, _N_BUCKETS - 1))
         ends[bucket[g] + 1] += 1
     for b in range(_N_BUCKETS):
         ends[b + 1] += ends[b]
@@ -322,9 +348,10 @@ def _sweep(
     """
     path_cost, path_gain, path_slope, below = path.cost, path.gain, path.slope, path.below
     heads, tails, copies, order = room.first, room.last, room.copies, room.order
+    room_gain, room_cost = room.gain, room.cost
     bottom = path_gain[chunk.start] - groups.gain
     top = path_gain[chunk.stop] - groups.gain
-    most, pad = _find_sizes(action_reward, heads[: groups.n], tails[: groups.n])
+    most, pad = _find_sizes(heads, tails, room.gain, groups.n)
     gains = np.empty(most, np.int64)
     costs = np.empty(most, np.int64)
     # Gain r lies at index r + pad, so that r minus a group's gain has an index too.
@@ -336,7 +363,9 @@ def _sweep(
     # Cost and gain of the groups so far at their best at the chunk's least and at its largest slope.
     low_cost = low_gain = high_cost = high_gain = np.int64(0)
     limit = chunk.band * (1 + _WIDER) + _SLACK
-    p = k = at = np.int64(0)
+    p = _find_place_before(path_slope, np.int64(chunk.start), groups.lowest * (1 - _WIDER))
+    k = _find_left_before(path_cost, path_gain, p, groups.lowest * (1 - _WIDER), limit)
+    at = np.int64(0)
     for bucket in range(_N_BUCKETS):
         if at == groups.ends[bucket]:
             continue
@@ -350,6 +379,7 @@ def _sweep(
             left = end
         for position in range(at, groups.ends[bucket]):
             g = order[position]
+            gains[0], costs[0] = room_gain[g], room_cost[g]
             n = _list_actions(action_cost, action_reward, below, heads[g], tails[g], chunk.band, gains, costs)
             low = _find_best(gains, costs, n, chunk.low)
             high = _find_best(gains, costs, n, chunk.high)
@@ -376,13 +406,13 @@ def _sweep(
 
 
 @compiled_part
-def _find_sizes(action_reward: IntArray, heads: IndexArray, tails: IndexArray) -> tuple[Any, Any]:
+def _find_sizes(heads: IndexArray, tails: IndexArray, gains: IntArray, n: int) -> tuple[Any, Any]:
     """Return the most actions, and the largest gain, that a group has."""
     most = 1
     gain = np.int64(0)
-    for g in range(heads.size):
+    for g in range(n):
         most = max(most, np.int64(tails[g]) - heads[g])
-        gain = max(gain, action_reward[tails[g]] - action_reward[heads[g]])
+        gain = max(gain, gains[g])
     return most, gain
 
 
@@ -392,6 +422,24 @@ def _find_place(slopes: FloatArray, p: int, slope: float) -> int:
     while p < slopes.size and slopes[p] < slope:
         p += 1
     return p
+
+
+@compiled_part
+def _find_place_before(slopes: FloatArray, p: int, slope: float) -> int:
+    """Move back to the first place whose slope is not below this one."""
+    while p > 0 and slopes[p - 1] >= slope:
+        p -= 1
+    return p
+
+
+@compiled_part
+def _find_left_before(path_cost: IntArray, path_gain: IntArray, p: int, slope: float, limit: float) -> int:
+    """Move back from the path's point p to the first that lies further below the bound than the limit, or to 0."""
+    per_token = 1 / slope
+    k = p
+    while k > 0 and path_gain[p] - path_gain[k] - (path_cost[p] - path_cost[k]) * per_token <= limit:
+        k -= 1
+    return k
 
 
 @compiled_part
@@ -424,9 +472,12 @@ def _list_actions(
     gains: IntArray,
     costs: IntArray,
 ) -> int:
-    """List what a group's actions gain and cost above its first, the dearest first, without those too far below."""
-    n = 0
-    for action in range(np.int64(tail), np.int64(head), -1):
+    """List what a group's actions gain and cost above its first, behind the last action's, the dearest first.
+
+    Actions that lie too far below their segment are left out. Returns how many there are with the last one.
+    """
+    n = 1
+    for action in range(np.int64(tail) - 1, np.int64(head), -1):
         if below[action] <= band:
             gains[n] = action_reward[action] - action_reward[head]
             costs[n] = action_cost[action] - action_cost[head]
