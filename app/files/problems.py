@@ -26,6 +26,11 @@ class ProblemCollector:
         """Whether there is any fault."""
         return bool(self._totals)
 
+    @property
+    def n_faults(self) -> int:
+        """How many faults were recorded, those without an example too."""
+        return sum(self._totals.values())
+
     def add(
         self,
         code: str,
