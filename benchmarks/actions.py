@@ -5,21 +5,17 @@
 
 The textbook reader does the same work row by row with dictionaries (columns, names, split, ranges, duplicates,
 completeness) and must give the same table; it is not a straw man with needless copies. Both read files that this
-script writes first.
+script writes first. Seconds are processor time of all threads of this process.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import io
 import json
-import resource
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,23 +24,13 @@ import pyarrow.parquet as pq
 from app.evaluator.measurements import Cell, Measurements
 from app.evaluator.strategies import ActionTable, CellActions, Strategy, sort_settings
 from app.files.actions import read_actions, write_actions
+from benchmarks.parts import SHARES
+from benchmarks.timing import Row, add_format_option, build_row, count_size, measure, print_rows, time_best
 
 N_MODELS, N_TRAJECTORIES = 6, 16
 QUESTIONS = {"AIME": 60, "GPQA": 198, "LiveCodeBench": 205, "MATH500": 500}
 SEED = 20260721
 SPLIT = "all"
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds that both readers took for one file."""
-
-    format: str
-    rows: int
-    megabytes: float
-    textbook_seconds: float
-    our_seconds: float
-    ratio: float
 
 
 def build_measurements(scale: float, rng: np.random.Generator) -> Measurements:
@@ -135,62 +121,54 @@ def _list_rows(path: Path) -> Iterator[dict[str, str]]:
             yield from csv.DictReader(lines)
 
 
-def time_reader(read: Callable[[], ActionTable], repeats: int) -> tuple[float, ActionTable]:
-    """Return the shortest of several times and the table."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        table = read()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds), table
+def time_files(
+    folder: Path, table: ActionTable, measurements: Measurements, *, repeats: int, growth: str
+) -> Iterator[Row]:
+    """Write the table in each format and time both readers on each file; exits where they disagree."""
+    strategy = table.strategy
+    for suffix in (".parquet", ".csv", ".jsonl"):
+        path = folder / f"actions{suffix}"
+        write_actions(path, table, measurements)
+        ours_seconds, ours = time_best(
+            lambda path=path: read_actions(path, measurements, strategy=strategy, split=SPLIT).table, repeats=repeats
+        )
+        textbook_seconds, textbook = measure(lambda path=path: read_by_the_book(path, measurements))
+        same = all(np.array_equal(a.actions, b.actions) for a, b in zip(ours.cells, textbook.cells, strict=True))
+        if not same or ours.settings != textbook.settings:
+            sys.exit(f"the readers disagree on {path.name}, {growth}")
+        size = count_size(
+            measurements,
+            settings=len(table.settings),
+            rows=sum(cell.actions.size for cell in table.cells),
+            bytes=path.stat().st_size,
+        )
+        yield build_row(f"reading and checking {suffix[1:]}, {growth}", textbook_seconds, ours_seconds, size=size)
+        path.unlink()
 
 
-def compare(path: Path, measurements: Measurements, n_rows: int, repeats: int) -> Timing:
-    """Time both readers on a file and check that they agree."""
-    ours, table = time_reader(
-        lambda: read_actions(path, measurements, strategy=Strategy.DYNAMIC_EARLY_EXIT, split=SPLIT).table, repeats
-    )
-    textbook, expected = time_reader(lambda: read_by_the_book(path, measurements), 1)
-    same = all(np.array_equal(a.actions, b.actions) for a, b in zip(table.cells, expected.cells, strict=True))
-    if not same or table.settings != expected.settings:
-        raise SystemExit(f"the readers disagree on {path.name}")
-    megabytes = path.stat().st_size / 1e6
-    return Timing(
-        path.suffix[1:], n_rows, round(megabytes, 1), round(textbook, 3), round(ours, 3), round(textbook / ours, 1)
-    )
+def list_rows(*, scale: float, n_settings: int, repeats: int) -> Iterator[Row]:
+    """Yield the rows as they are measured: the full file, and smaller ones of fewer questions and settings."""
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = [(scale, n_settings), *((scale * share, n_settings) for share in SHARES), (scale, 1)]
+        for of_questions, of_settings in sizes:
+            rng = np.random.default_rng(SEED)
+            measurements = build_measurements(of_questions, rng)
+            table = build_table(measurements, of_settings, rng)
+            growth = "whole" if of_questions == scale else f"{of_questions / scale:.3g} of the questions"
+            growth = growth if of_settings == n_settings else f"{of_settings} of {n_settings} settings"
+            yield from time_files(Path(folder), table, measurements, repeats=repeats, growth=growth)
 
 
 def main() -> None:
-    """Write the files, time both readers on each and print the figures."""
+    """Time both readers on each file and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the paper's questions (default 1)")
     parser.add_argument("--settings", type=int, default=20, help="settings of the file (default 20)")
     parser.add_argument("--repeats", type=int, default=3, help="times our reader runs; the shortest counts (default 3)")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
-    arguments = parser.parse_args()
-    rng = np.random.default_rng(SEED)
-    measurements = build_measurements(arguments.scale, rng)
-    table = build_table(measurements, arguments.settings, rng)
-    n_rows = sum(cell.actions.size for cell in table.cells)
-    timings = []
-    with tempfile.TemporaryDirectory() as folder:
-        for suffix in (".parquet", ".csv", ".jsonl"):
-            path = Path(folder) / f"actions{suffix}"
-            write_actions(path, table, measurements)
-            timings.append(compare(path, measurements, n_rows, arguments.repeats))
-    peak_mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sys.stdout.write(_format(timings, peak_mebibytes, arguments.format))
-
-
-def _format(timings: list[Timing], peak_mebibytes: float, style: str) -> str:
-    if style == "json":
-        return json.dumps({"timings": [asdict(t) for t in timings], "peak_mebibytes": round(peak_mebibytes)}) + "\n"
-    out = io.StringIO()
-    out.write(f"{'format':8} {'rows':>10} {'MB':>7} {'textbook s':>11} {'ours s':>7} {'ratio':>6}\n")
-    for t in timings:
-        seconds = f"{t.textbook_seconds:11.3f} {t.our_seconds:7.3f}"
-        out.write(f"{t.format:8} {t.rows:10,} {t.megabytes:7.1f} {seconds} {t.ratio:6.1f}\n")
-    return out.getvalue()
+    add_format_option(parser)
+    options = parser.parse_args()
+    rows = list_rows(scale=options.scale, n_settings=options.settings, repeats=options.repeats)
+    print_rows(rows, options.format)
 
 
 if __name__ == "__main__":

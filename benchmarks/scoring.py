@@ -1,20 +1,19 @@
-"""Times scoring against a textbook loop on a synthetic snapshot of the paper's shape.
+"""Times operating points and whole scores of action files against a plain loop, in the same run, on the same actions.
 
-Run ``python benchmarks/scoring.py`` (``--scale 0.1`` for a quick one, ``--format json`` for one JSON document). The
-textbook side walks over the trajectories in plain Python, as section 4 reads; both sides must find the same integers,
-or it exits 1.
+Run ``python benchmarks/scoring.py`` (``--scale 0.1 --settings 5`` for a quick one, ``--format json`` for one JSON
+document). The textbook side walks over the trajectories in plain Python, as section 4 reads; both sides must find the
+same integers, or it exits 1. Its operating points stand beside our whole scores too, with all boards and areas, which
+the textbook side leaves out. Seconds are processor time. Early exit runs on parts of the snapshot as well, to show the
+growth in questions, trajectories and steps.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,23 +27,8 @@ from app.evaluator.scoring import score_actions
 from app.evaluator.strategies import Strategy
 from app.files.snapshot import load_measurements
 from app.files.synthetic import draw_snapshot
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds of the textbook loop and of ours on the same actions."""
-
-    strategy: str
-    n_settings: int
-    n_trajectories: int
-    textbook_seconds: float
-    points_seconds: float
-    score_seconds: float
-
-    @property
-    def ratio(self) -> float:
-        """How many times faster the operating points are found."""
-        return self.textbook_seconds / self.points_seconds
+from benchmarks.parts import list_parts
+from benchmarks.timing import Row, add_format_option, build_row, count_size, print_rows, time_best
 
 
 def find_stop(tokens: list[int], action: int, strategy: Strategy) -> int:
@@ -80,16 +64,6 @@ def walk_points(cell: Cell, strategy: Strategy, actions: NDArray[np.int64]) -> O
     return OperatingPoints(*np.array(rows, dtype=np.int64).T)
 
 
-def time_best(work: Callable[[], Any], *, repeats: int) -> tuple[float, Any]:
-    """Return the least seconds of some runs, and the last result."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = work()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds), result
-
-
 def agree(ours: list[OperatingPoints], textbook: list[OperatingPoints]) -> bool:
     """Whether all totals are equal."""
     return all(
@@ -99,7 +73,9 @@ def agree(ours: list[OperatingPoints], textbook: list[OperatingPoints]) -> bool:
     )
 
 
-def time_strategy(measurements: Measurements, strategy: Strategy, *, n_settings: int, seed: int) -> Timing:
+def time_strategy(
+    measurements: Measurements, strategy: Strategy, *, n_settings: int, seed: int, growth: str
+) -> Iterator[Row]:
     """Time one strategy on random actions; exits where the two sides differ."""
     frontiers = [solve_frontier(cell, strategy) for cell in measurements.cells]
     references = build_references(measurements, strategy, frontiers)
@@ -112,16 +88,24 @@ def time_strategy(measurements: Measurements, strategy: Strategy, *, n_settings:
         lambda: [walk_points(cell, strategy, actions) for cell, actions in pairs], repeats=1
     )
     if not agree(ours, textbook):
-        sys.exit(f"the two sides differ on {strategy}")
+        sys.exit(f"the two sides differ on {strategy}, {growth}")
     score_seconds, _ = time_best(lambda: score_actions(measurements, table, references), repeats=3)
-    return Timing(
-        strategy=str(strategy),
-        n_settings=n_settings,
-        n_trajectories=sum(cell.n_trajectories for cell in measurements.cells),
-        textbook_seconds=textbook_seconds,
-        points_seconds=ours_seconds,
-        score_seconds=score_seconds,
+    size = count_size(measurements, settings=n_settings)
+    yield build_row(f"operating points, {strategy}, {growth}", textbook_seconds, ours_seconds, size=size)
+    yield build_row(
+        f"score with all boards (textbook: operating points only), {strategy}, {growth}",
+        textbook_seconds,
+        score_seconds,
+        size=size,
     )
+
+
+def list_rows(whole: Measurements, *, n_settings: int, seed: int) -> Iterator[Row]:
+    """Yield the rows as they are measured: every strategy on the whole, early exit on parts of it."""
+    for growth, measurements in list_parts(whole):
+        strategies = tuple(Strategy) if measurements is whole else (Strategy.DYNAMIC_EARLY_EXIT,)
+        for strategy in strategies:
+            yield from time_strategy(measurements, strategy, n_settings=n_settings, seed=seed, growth=growth)
 
 
 def main() -> None:
@@ -130,19 +114,10 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the paper's questions")
     parser.add_argument("--settings", type=int, default=20, help="settings per file")
     parser.add_argument("--seed", type=int, default=random.DEFAULT_SEED, help="of the actions")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    add_format_option(parser)
     options = parser.parse_args()
     measurements = load_measurements(draw_snapshot(scale=options.scale))
-    timings = [time_strategy(measurements, s, n_settings=options.settings, seed=options.seed) for s in Strategy]
-    if options.format == "json":
-        print(json.dumps([{**asdict(t), "ratio": t.ratio} for t in timings]))  # noqa: T201
-        return
-    for t in timings:
-        print(  # noqa: T201
-            f"{t.strategy}: {t.n_settings} settings x {t.n_trajectories} trajectories; textbook loop "
-            f"{t.textbook_seconds:.2f} s, ours {t.points_seconds:.4f} s, {t.ratio:.0f} times faster; "
-            f"whole score with {len(measurements.cells)} cells and all boards {t.score_seconds:.3f} s"
-        )
+    print_rows(list_rows(measurements, n_settings=options.settings, seed=options.seed), options.format)
 
 
 if __name__ == "__main__":

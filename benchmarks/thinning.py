@@ -12,13 +12,10 @@ processor seconds, the least of some runs; compiling is not in them.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,31 +33,13 @@ from app.evaluator.thinning import (
 )
 from app.files.snapshot import load_measurements
 from app.files.synthetic import draw_snapshot
+from benchmarks.parts import list_parts
+from benchmarks.timing import Row, add_format_option, build_row, count_size, print_rows, time_best
 
 FloatArray = NDArray[np.float64]
 
 PROBES = (4, 8, 12)
 TRAJECTORIES = (2, 4, 8)
-
-
-@dataclass(frozen=True)
-class Size:
-    """What the work was done on."""
-
-    questions: int
-    trajectories: int
-    positions: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """Seconds of the textbook program and of ours for the same work."""
-
-    work: str
-    textbook_seconds: float
-    ours_seconds: float
-    ratio: float
-    size: Size
 
 
 def thin_probes_textbook(cell: Cell, probes: int) -> FloatArray:
@@ -123,16 +102,6 @@ def thin_trajectories_textbook(measurements: Measurements, n_draws: int) -> Floa
     return percentiles
 
 
-def time_best(work: Callable[[], Any], *, repeats: int) -> tuple[float, Any]:
-    """Return the least processor seconds of some runs, and the last result."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        result = work()
-        seconds.append(time.process_time() - start)
-    return min(seconds), result
-
-
 def probes_agree(ours: tuple[ProbeThinning, ...], textbook: FloatArray) -> bool:
     """Whether all means over cells are the same, but for rounding."""
     names = ("overthinking_ratio", "accuracy_degradation", "same_reference")
@@ -162,7 +131,8 @@ def time_probes(measurements: Measurements, growth: str) -> Row:
     textbook_seconds, textbook = time_best(lambda: summarise_probes_textbook(measurements), repeats=2)
     if not probes_agree(ours, textbook):
         sys.exit(f"the two sides differ in probe thinning, {growth}")
-    return build_row(f"probe thinning, m = 4, 8, 12, {growth}", textbook_seconds, ours_seconds, measurements)
+    work = f"probe thinning, m = 4, 8, 12, {growth}"
+    return build_row(work, textbook_seconds, ours_seconds, size=count_size(measurements))
 
 
 def time_trajectories(measurements: Measurements, growth: str, *, n_draws: int) -> Row:
@@ -176,52 +146,8 @@ def time_trajectories(measurements: Measurements, growth: str, *, n_draws: int) 
     textbook_seconds, textbook = time_best(lambda: thin_trajectories_textbook(measurements, n_draws), repeats=1)
     if not ranges_agree(ours, textbook):
         sys.exit(f"the two sides differ in trajectory thinning, {growth}")
-    work = f"trajectory thinning, r = 2, 4, 8, {n_draws} draws, {growth}"
-    return build_row(work, textbook_seconds, ours_seconds, measurements)
-
-
-def build_row(work: str, textbook_seconds: float, ours_seconds: float, measurements: Measurements) -> Row:
-    """Return the row of a timing."""
-    size = Size(
-        questions=sum(cell.n_questions for cell in measurements.cells),
-        trajectories=sum(cell.n_trajectories for cell in measurements.cells),
-        positions=sum(cell.retained_tokens.size for cell in measurements.cells),
-    )
-    return Row(work, textbook_seconds, ours_seconds, textbook_seconds / ours_seconds, size)
-
-
-def take_part(cell: Cell, *, per_question: int, share_of_steps: float) -> Cell:
-    """Return the first trajectories of every question, cut off after a share of their steps."""
-    full = cell.trajectories_per_question
-    chosen = np.flatnonzero(np.arange(cell.n_trajectories) % full < per_question)
-    sizes = 1 + np.ceil(cell.n_steps[chosen] * share_of_steps).astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    idx = np.arange(offsets[-1]) + np.repeat(cell.offsets[chosen] - offsets[:-1], sizes)
-    return replace(
-        cell,
-        trajectories_per_question=per_question,
-        offsets=offsets,
-        retained_tokens=cell.retained_tokens[idx],
-        correct_probes=cell.correct_probes[idx],
-        original_correct=cell.original_correct[chosen],
-        direct_correct=cell.direct_correct[chosen],
-    )
-
-
-def list_parts(whole: Measurements) -> Iterator[tuple[str, Measurements]]:
-    """Yield the whole measurements and smaller ones: fewer questions, trajectories, steps."""
-    yield "whole", whole
-    full = whole.trajectories_per_question
-    for share in (1 / 16, 1 / 4):
-        cells = [cell.take_questions(np.arange(math.ceil(cell.n_questions * share))) for cell in whole.cells]
-        yield f"{share:.3g} of the questions", replace(whole, cells=tuple(cells))
-    for share in (1 / 16, 1 / 4):
-        count = math.ceil(full * share)
-        cells = [take_part(cell, per_question=count, share_of_steps=1.0) for cell in whole.cells]
-        yield f"{count} of {full} trajectories", replace(whole, cells=tuple(cells), trajectories_per_question=count)
-    for share in (1 / 16, 1 / 4):
-        cells = [take_part(cell, per_question=full, share_of_steps=share) for cell in whole.cells]
-        yield f"{share:.3g} of the steps", replace(whole, cells=tuple(cells))
+    work = f"trajectory thinning, r = 2, 4, 8, {growth}"
+    return build_row(work, textbook_seconds, ours_seconds, size=count_size(measurements, draws=n_draws))
 
 
 def list_rows(whole: Measurements, *, n_draws: int) -> Iterator[Row]:
@@ -241,18 +167,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the paper's questions")
     parser.add_argument("--draws", type=int, default=N_DRAWS, help="draws of trajectory thinning")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    add_format_option(parser)
     options = parser.parse_args()
-    rows = list_rows(load_measurements(draw_snapshot(scale=options.scale)), n_draws=options.draws)
-    if options.format == "json":
-        print(json.dumps([asdict(row) for row in rows]))  # noqa: T201
-        return
-    for row in rows:
-        print(  # noqa: T201
-            f"{row.work}: textbook {row.textbook_seconds:.3f} s, ours {row.ours_seconds:.4f} s, "
-            f"{row.ratio:.1f} times faster ({row.size.trajectories} trajectories, {row.size.positions} positions)",
-            flush=True,
-        )
+    measurements = load_measurements(draw_snapshot(scale=options.scale))
+    print_rows(list_rows(measurements, n_draws=options.draws), options.format)
 
 
 if __name__ == "__main__":
