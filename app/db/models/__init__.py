@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from app.db.models.declarative import SLUG_PATTERN, SPLIT_NAMES, STRATEGY_NAMES, Base
 from app.db.models.intervals import BoardInterval, BoardRank, SplitReplicates
+from app.db.models.probe_runs import (
+    PROBE_ITEM_STATES,
+    PROBE_RUN_STATES,
+    ModelProfile,
+    ProbeItem,
+    ProbeRun,
+    ProbeRunEvent,
+    ProbeTrajectory,
+    ProbeWorker,
+    QuestionSet,
+    QuestionSetItem,
+)
 from app.db.models.snapshots import (
     SNAPSHOT_STATES,
     BoardFrontier,
@@ -29,6 +41,8 @@ from app.db.models.submissions import (
 )
 
 __all__ = [
+    "PROBE_ITEM_STATES",
+    "PROBE_RUN_STATES",
     "SLUG_PATTERN",
     "SNAPSHOT_STATES",
     "SPLIT_NAMES",
@@ -43,7 +57,15 @@ __all__ = [
     "BoardScore",
     "CellFrontier",
     "Method",
+    "ModelProfile",
+    "ProbeItem",
+    "ProbeRun",
+    "ProbeRunEvent",
+    "ProbeTrajectory",
+    "ProbeWorker",
     "Question",
+    "QuestionSet",
+    "QuestionSetItem",
     "Score",
     "Snapshot",
     "SnapshotBenchmark",
