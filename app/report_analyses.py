@@ -20,7 +20,7 @@ from app.evaluator.dynamics import (
     summarise_local_changes,
 )
 from app.evaluator.efficiency import measure_efficiency
-from app.evaluator.frontier import solve_frontier
+from app.evaluator.fast_frontier import solve_frontier_fast
 from app.evaluator.measurements import ALL_SPLITS, Measurements
 from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.reference import CellReference, build_uninformed
@@ -62,7 +62,7 @@ def analyse_frontiers(measurements: Measurements, report: Report) -> Document:
     references = []
     for done, (cell, strategy) in enumerate(wanted):
         report(f"frontiers: {strategy} of {cell.model} on {cell.benchmark}", done / len(wanted))
-        references.append(CellReference(solve_frontier(cell, strategy), build_uninformed(cell, strategy)))
+        references.append(CellReference(solve_frontier_fast(cell, strategy), build_uninformed(cell, strategy)))
     section = _drop_header(frontier_document(references, measurements))
     models = dict.fromkeys(cell.model for cell in measurements.cells)
     section["boards"] = [

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from app.evaluator.fast_frontier import CertifiedFrontier, check_frontier, solve_frontiers_fast
+from app.evaluator.fast_frontier import check_frontier, solve_frontiers_fast
 from app.evaluator.frontier import Frontier, solve_frontiers
 from app.evaluator.measurements import Cell, Measurements
 from app.evaluator.strategies import Strategy
@@ -52,10 +52,10 @@ def measure(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, result
 
 
-def agree(textbook: Sequence[Frontier], ours: Sequence[CertifiedFrontier]) -> bool:
+def agree(textbook: Sequence[Frontier], ours: Sequence[Frontier]) -> bool:
     """Whether all points are equal."""
     return all(
-        np.array_equal(a.cost, b.frontier.cost) and np.array_equal(a.correct, b.frontier.correct)
+        np.array_equal(a.cost, b.cost) and np.array_equal(a.correct, b.correct)
         for a, b in zip(textbook, ours, strict=True)
     )
 
@@ -79,12 +79,12 @@ def time_frontiers(
     return Row(work, textbook_median, ours_median, textbook_median / ours_median, describe(measurements, textbook))
 
 
-def check_all(measurements: Measurements, ours: Sequence[CertifiedFrontier], work: str) -> None:
+def check_all(measurements: Measurements, ours: Sequence[Frontier], work: str) -> None:
     """Exit unless every certificate holds."""
-    for certified in ours:
-        cell = measurements.find_cell(certified.frontier.model, certified.frontier.benchmark)
+    for frontier in ours:
+        cell = measurements.find_cell(frontier.model, frontier.benchmark)
         assert cell is not None
-        if faults := check_frontier(cell, certified):
+        if faults := check_frontier(cell, frontier):
             sys.exit(f"a certificate does not hold: {work}: {faults[0]}")
 
 

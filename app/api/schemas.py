@@ -138,6 +138,7 @@ class SnapshotOut(Answer):
     benchmarks: list[str]
     splits: list[str]
     hidden_splits: list[str]
+    superseded_by: str | None = Field(description="The snapshot that takes the place of this one.")
     created_at: datetime
     frozen_at: datetime | None
 
@@ -209,6 +210,15 @@ class OverthinkingOut(Document):
     macro: OverthinkingFiguresOut | None = Field(description="Null where a cell of the grid is missing.")
 
 
+class CertificateOut(Document):
+    """What shows that no point of a frontier is missing; see `docs/exactness.md`."""
+
+    cost: list[int] = Field(description="Where chunks of the frontier begin and end, in tokens.")
+    correct: list[int] = Field(description="The correct probes there.")
+    band: list[float] = Field(description="Per chunk: everything so many probes below the bound was tried.")
+    needed: list[float] = Field(description="Per chunk: how far below the bound something missed could lie.")
+
+
 class CellFrontierOut(Document):
     """The exact frontier of one cell; `cost` in tokens and `correct` in probes are integers."""
 
@@ -224,6 +234,7 @@ class CellFrontierOut(Document):
     beta_sat: float
     area: float
     uninformed_area: float
+    certificate: CertificateOut | None = Field(description="Null of a frontier that an earlier version stored.")
 
 
 class MacroFrontierOut(Document):
@@ -433,6 +444,7 @@ class LeaderboardOut(Answer):
     benchmark: str | None
     scorer_version: str
     ranks_are_provisional: bool = Field(description="Whether ranks go by the point estimate: a job replaces them.")
+    superseded_by: str | None = Field(description="The snapshot that takes the place of this board's.")
     rows: list[BoardRowOut]
 
     model_config = ConfigDict(
@@ -448,6 +460,7 @@ class LeaderboardOut(Answer):
                 "benchmark": None,
                 "scorer_version": "1",
                 "ranks_are_provisional": False,
+                "superseded_by": None,
                 "rows": [EXAMPLE_ROW],
             }
         },

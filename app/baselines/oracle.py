@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.evaluator.curves import Curve
-from app.evaluator.frontier import Frontier, solve_frontier, solve_policies
+from app.evaluator.frontier import Frontier, solve_policies
 from app.evaluator.measurements import Cell, IntArray, Measurements
 from app.evaluator.strategies import ActionTable, CellActions, Strategy
 
@@ -44,10 +44,13 @@ def build_actions(
     >>> build_actions(measurements, Strategy.DYNAMIC_EARLY_EXIT, n_settings=3).cells[0].actions.tolist()
     [[0], [0], [1]]
     """
+    # Brings the compiler along, which the commands that build nothing do without.
+    from app.evaluator.fast_frontier import solve_frontier_fast
+
     solved = {(f.model, f.benchmark): f for f in frontiers if f.strategy is strategy}
     cells = []
     for cell in measurements.cells:
-        frontier = solved.get((cell.model, cell.benchmark)) or solve_frontier(cell, strategy)
+        frontier = solved.get((cell.model, cell.benchmark)) or solve_frontier_fast(cell, strategy)
         cells.append(_build_cell_actions(cell, strategy, frontier=frontier, n_settings=n_settings))
     return ActionTable(strategy, tuple(str(i + 1) for i in range(n_settings)), tuple(cells))
 

@@ -7,12 +7,16 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.evaluator.frontier import UnitActions
 from app.evaluator.measurements import IntArray
+
+if TYPE_CHECKING:
+    # A frontier holds its certificate, so its module imports this one.
+    from app.evaluator.frontier import UnitActions
 
 FloatArray = NDArray[np.float64]
 
@@ -77,6 +81,7 @@ def check_certificate(
     --------
     Two units: 2 probes for 10 tokens, 3 for 6. At 10 tokens the bound is 3 + 4 * 2 / 10 = 3.8.
 
+    >>> from app.evaluator.frontier import UnitActions
     >>> actions = UnitActions(*map(np.array, ([0, 2, 4], [0, 10, 0, 6], [0, 2, 1, 4], [0, 1, 0, 1])))
     >>> cost, reward = np.array([0, 6, 16]), np.array([1, 4, 6])
     >>> certificate = Certificate(np.array([0, 16]), np.array([1, 6]), np.array([3.0]), np.array([2.0]))

@@ -43,15 +43,7 @@ class CertifiedPoints:
     certificate: Certificate
 
 
-@dataclass(frozen=True, eq=False)
-class CertifiedFrontier:
-    """A frontier, and what shows that no point of it is missing."""
-
-    frontier: Frontier
-    certificate: Certificate
-
-
-def solve_frontier_fast(cell: Cell, strategy: Strategy) -> CertifiedFrontier:
+def solve_frontier_fast(cell: Cell, strategy: Strategy) -> Frontier:
     """Return the exact frontier of a strategy in a cell, with its certificate.
 
     Raises
@@ -69,40 +61,41 @@ def solve_frontier_fast(cell: Cell, strategy: Strategy) -> CertifiedFrontier:
 
     >>> from app.evaluator.measurements import build_cell
     >>> cell = build_cell("m", "b", [("q", "test", [[(0, 1), (256, 4)], [(0, 0), (100, 2), (300, 1)]])], 4)
-    >>> certified = solve_frontier_fast(cell, Strategy.DYNAMIC_EARLY_EXIT)
-    >>> certified.frontier.cost.tolist(), certified.frontier.correct.tolist()
+    >>> frontier = solve_frontier_fast(cell, Strategy.DYNAMIC_EARLY_EXIT)
+    >>> frontier.cost.tolist(), frontier.correct.tolist()
     ([0, 100, 256, 356], [1, 3, 4, 6])
-    >>> check_frontier(cell, certified)
+    >>> check_frontier(cell, frontier)
     ()
     """
     actions = list_unit_actions(cell, strategy)
     copies = np.ones(actions.n_units, dtype=np.int64)
     points = _solve_units(actions, copies, plan=plan_chunks, rules=_RULES)
-    frontier = Frontier(
+    return Frontier(
         model=cell.model,
         benchmark=cell.benchmark,
         strategy=strategy,
         curve=Curve(points.cost, points.reward, cell.total_thinking_tokens, cell.total_probes),
         full_correct=int(cell.endpoint_correct.sum()),
+        certificate=points.certificate,
     )
-    return CertifiedFrontier(frontier, points.certificate)
 
 
 def solve_frontiers_fast(
     measurements: Measurements, strategies: Sequence[Strategy] = tuple(Strategy)
-) -> list[CertifiedFrontier]:
+) -> list[Frontier]:
     """Return the frontiers of all cells, in the measurements' order, and in each cell of the strategies in theirs."""
     return [solve_frontier_fast(cell, strategy) for cell in measurements.cells for strategy in strategies]
 
 
-def check_frontier(cell: Cell, certified: CertifiedFrontier) -> tuple[str, ...]:
+def check_frontier(cell: Cell, frontier: Frontier) -> tuple[str, ...]:
     """Check a frontier's certificate against the cell, with none of the fast code; returns what is wrong.
 
     See `check_certificate`; the units' actions are built by the textbook's function. Seconds for large cells.
     """
-    frontier = certified.frontier
+    if frontier.certificate is None:
+        return ("the frontier has no certificate",)
     actions = build_unit_actions(cell, frontier.strategy)
-    return check_certificate(actions, frontier.cost, frontier.correct, certified.certificate)
+    return check_certificate(actions, frontier.cost, frontier.correct, frontier.certificate)
 
 
 def solve_units(actions: UnitActions, multiplicity: IntArray | None = None) -> CertifiedPoints:

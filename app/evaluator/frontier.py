@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.evaluator.certificates import Certificate
 from app.evaluator.curves import Curve
 from app.evaluator.measurements import Cell, IntArray, Measurements
 from app.evaluator.strategies import Strategy, n_units
@@ -60,6 +61,7 @@ class Frontier:
     model, benchmark, strategy : whose frontier it is.
     curve : all nondominated (total cost, total reward) pairs as a step curve.
     full_correct : correct probes at the end of thinking, summed over the cell; A_full is this over `total_probes`.
+    certificate : what shows that no point is missing, by `app.evaluator.fast_frontier`; the textbook's has none.
     """
 
     model: str
@@ -67,6 +69,7 @@ class Frontier:
     strategy: Strategy
     curve: Curve
     full_correct: int
+    certificate: Certificate | None = None
 
     @property
     def cost(self) -> IntArray:

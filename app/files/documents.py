@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from app.errors import AppError, Problem
+from app.evaluator.certificates import Certificate
 from app.evaluator.curves import (
     Curve,
     find_beta_match,
@@ -92,7 +93,8 @@ def frontier_document(
     Returns
     -------
     `cost` and `correct` of a cell are exact integers; accuracies, areas and relative budgets are fractions in [0, 1];
-    `beta_match` is null where the frontier never reaches full thinking's accuracy.
+    `beta_match` is null where the frontier never reaches full thinking's accuracy. `certificate` is what shows that no
+    point is missing; null of a frontier that the textbook program solved, which needs none.
 
     Notes
     -----
@@ -271,6 +273,16 @@ def _frontier_cell(reference: CellReference, grid_intervals: int) -> Document:
         "cost": frontier.cost.tolist(),
         "correct": frontier.correct.tolist(),
         **_curve_figures([reference], grid_intervals),
+        "certificate": None if frontier.certificate is None else _certificate(frontier.certificate),
+    }
+
+
+def _certificate(certificate: Certificate) -> Document:
+    return {
+        "cost": certificate.cost.tolist(),
+        "correct": certificate.reward.tolist(),
+        "band": certificate.band.tolist(),
+        "needed": certificate.needed.tolist(),
     }
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.db import bulk, models
 from app.errors import StateError
+from app.evaluator.certificates import Certificate
 from app.evaluator.curves import (
     Curve,
     HullCurve,
@@ -25,7 +26,8 @@ from app.evaluator.curves import (
     mean_accuracy_at_grid,
     mean_area,
 )
-from app.evaluator.frontier import Frontier, solve_frontier
+from app.evaluator.fast_frontier import solve_frontiers_fast
+from app.evaluator.frontier import Frontier
 from app.evaluator.measurements import Measurements
 from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.reference import CellReference, build_references
@@ -43,6 +45,7 @@ OVERTHINKING = "overthinking"
 REFERENCES_IN_MEMORY = 6
 
 INTEGERS = pa.list_(pa.int64())
+FLOATS = pa.list_(pa.float64())
 CELL_SCHEMA = pa.schema(
     [
         ("model", pa.string()),
@@ -54,6 +57,10 @@ CELL_SCHEMA = pa.schema(
         ("full_correct", pa.int64()),
         ("uninformed_cost", INTEGERS),
         ("uninformed_correct", INTEGERS),
+        ("certificate_cost", INTEGERS),
+        ("certificate_correct", INTEGERS),
+        ("certificate_band", FLOATS),
+        ("certificate_needed", FLOATS),
     ]
 )
 CELLS_QUERY = f"""
@@ -192,15 +199,23 @@ def _read_reference(row: pa.Table, strategy: Strategy) -> CellReference:
         strategy=strategy,
         curve=Curve(array["cost"], array["correct"], **totals),
         full_correct=value["full_correct"],
+        certificate=_read_certificate(row),
     )
     return CellReference(frontier, HullCurve(array["uninformed_cost"], array["uninformed_correct"], **totals))
+
+
+def _read_certificate(row: pa.Table) -> Certificate | None:
+    """Return a frontier's certificate; None of one that an earlier version stored, by the textbook program."""
+    columns = [row[f"certificate_{name}"].combine_chunks() for name in ("cost", "correct", "band", "needed")]
+    if columns[0].null_count:
+        return None
+    return Certificate(*(column.flatten().to_numpy() for column in columns))
 
 
 def _compute(
     session: Session, snapshot_id: int, measurements: Measurements, strategy: Strategy
 ) -> tuple[CellReference, ...]:
-    frontiers = [solve_frontier(cell, strategy) for cell in measurements.cells]
-    references = build_references(measurements, strategy, frontiers)
+    references = build_references(measurements, strategy, solve_frontiers_fast(measurements, (strategy,)))
     target = {
         "snapshot_id": snapshot_id,
         "split": measurements.split,
@@ -239,7 +254,19 @@ def _describe_cell(reference: CellReference) -> dict[str, Any]:
         "full_correct": frontier.full_correct,
         "uninformed_cost": uninformed.cost,
         "uninformed_correct": uninformed.correct,
+        **_describe_certificate(frontier.certificate),
         **_find_figures([reference]),
+    }
+
+
+def _describe_certificate(certificate: Certificate | None) -> dict[str, Any]:
+    if certificate is None:
+        return {}
+    return {
+        "certificate_cost": certificate.cost,
+        "certificate_correct": certificate.reward,
+        "certificate_band": certificate.band,
+        "certificate_needed": certificate.needed,
     }
 
 

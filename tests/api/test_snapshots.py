@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.api.schemas import FrontiersOut, OverthinkingOut, SnapshotDetailsOut
-from app.evaluator.frontier import solve_frontiers
+from app.evaluator.fast_frontier import solve_frontiers_fast
 from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.reference import build_references
 from app.evaluator.strategies import Strategy
@@ -64,7 +64,7 @@ def test_frontiers_are_the_offline_document(shared_board: Any, strategy: Strateg
     references = [
         reference
         for one in chosen
-        for reference in build_references(measurements, one, solve_frontiers(measurements, [one]))
+        for reference in build_references(measurements, one, solve_frontiers_fast(measurements, [one]))
     ]
     expected = frontier_document(references, measurements)
     path = f"{PREFIX}/small/frontiers?split=test" + (f"&strategy={strategy}" if strategy else "")

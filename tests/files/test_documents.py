@@ -11,6 +11,7 @@ import pytest
 
 from app.errors import ContentError, Problem
 from app.evaluator.efficiency import measure_efficiency
+from app.evaluator.fast_frontier import solve_frontiers_fast
 from app.evaluator.frontier import solve_frontiers
 from app.evaluator.measurements import Measurements, build_cell
 from app.evaluator.overthinking import summarise_overthinking
@@ -80,6 +81,23 @@ def test_frontier_document_has_exact_integers_and_the_mean_curve(measurements):
     # A_full is (2/4 + 1/4) / 2 = 0.375, below the mean curve's start.
     assert (macro["endpoint_accuracy"], macro["beta_match"], macro["beta_sat"]) == (0.375, 0, 1 / 3)
     assert all(isinstance(value, int) for cell in document["cells"] for value in cell["cost"] + cell["correct"])
+
+
+def test_frontier_document_has_the_certificate(measurements):
+    early_exit = Strategy.DYNAMIC_EARLY_EXIT
+    references = build_references(measurements, early_exit, solve_frontiers_fast(measurements, [early_exit]))
+    first, second = documents.frontier_document(references, measurements)["cells"]
+    certificate = first["certificate"]
+    # One chunk, from nothing to 10 tokens. Were there a point that is missing, it would have 2 probes or more below
+    # 10 tokens, where the bound is 4.
+    assert (certificate["cost"], certificate["correct"]) == ([0, 10], [1, 4])
+    assert certificate["needed"] == pytest.approx([2])
+    assert certificate["band"][0] >= certificate["needed"][0]
+    # Without a choice there is one point, and no chunk.
+    assert second["certificate"] == {"cost": [0], "correct": [3], "band": [], "needed": []}
+    # The textbook program has none and needs none.
+    textbook = build_references(measurements, early_exit, solve_frontiers(measurements, [early_exit]))
+    assert [cell["certificate"] for cell in documents.frontier_document(textbook, measurements)["cells"]] == [None] * 2
 
 
 def test_frontier_document_keeps_strategies_apart(measurements):

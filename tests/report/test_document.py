@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.evaluator.frontier import solve_frontiers
+from app.evaluator.fast_frontier import solve_frontiers_fast
 from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.reference import build_references
 from app.evaluator.strategies import Strategy
@@ -71,7 +71,7 @@ def test_overthinking_and_frontiers_are_those_of_the_commands(
     assert {key: document["overthinking"][key] for key in ("cells", "macro", "by_model", "by_benchmark")} == {
         key: plain[key] for key in ("cells", "macro", "by_model", "by_benchmark")
     }
-    frontiers = solve_frontiers(measurements)
+    frontiers = solve_frontiers_fast(measurements)
     by_strategy = [build_references(measurements, strategy, frontiers) for strategy in Strategy]
     in_order = [reference for of_cell in zip(*by_strategy, strict=True) for reference in of_cell]
     expected = frontier_document(in_order, measurements)

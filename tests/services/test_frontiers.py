@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +12,14 @@ from threading import Barrier
 
 import numpy as np
 import pytest
-from sqlalchemy import event, func, select
+from sqlalchemy import event, func, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.db import models
 from app.db.session import make_engine, session_factory
 from app.evaluator.curves import find_beta_match, find_beta_sat, max_accuracy, mean_accuracy_at, mean_area
+from app.evaluator.fast_frontier import check_frontier
 from app.evaluator.frontier import solve_frontier
 from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.reference import CellReference, build_uninformed
@@ -61,6 +64,59 @@ def test_references_are_exact_and_stored(
     assert count_cells(session) == 4
     # From now on the process knows them.
     assert snapshots.get_references(session, frozen, split="test", strategy=strategy, data_dir=tmp_path) is stored
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_certificates_are_stored_with_the_frontiers(
+    session: Session, frozen: models.Snapshot, board_snapshot: Snapshot, tmp_path: Path, strategy: Strategy
+) -> None:
+    cells = load_measurements(board_snapshot, "test").cells
+    for source in ("computed", "stored"):
+        references = snapshots.get_references(session, frozen, split="test", strategy=strategy, data_dir=tmp_path)
+        for cell, reference in zip(cells, references, strict=True):
+            assert check_frontier(cell, reference.frontier) == (), source
+    row = session.scalars(select(models.CellFrontier).limit(1)).one()
+    assert row.certificate_band is not None
+    assert len(row.certificate_band) + 1 == len(row.certificate_cost or ())
+
+
+def test_frontiers_of_an_earlier_version_have_no_certificate(
+    session: Session, frozen: models.Snapshot, tmp_path: Path
+) -> None:
+    strategy = Strategy.FIXED_BUDGET
+    snapshots.get_references(session, frozen, split="test", strategy=strategy, data_dir=tmp_path)
+    columns = ("certificate_cost", "certificate_correct", "certificate_band", "certificate_needed")
+    session.execute(update(models.CellFrontier).values(dict.fromkeys(columns)))
+    stored = snapshots.get_references(session, frozen, split="test", strategy=strategy, data_dir=tmp_path)
+    assert [reference.frontier.certificate for reference in stored] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "check"),
+    [
+        ("certificate_cost", None, "whole_certificate"),
+        ("certificate_cost", [0], "certificate_length"),
+        ("certificate_band", [math.nan] * 2, "certificate_bands"),
+        ("certificate_needed", [-1.0] * 2, "certificate_bands"),
+    ],
+)
+def test_certificates_that_cannot_be_are_refused(
+    session: Session, frozen: models.Snapshot, tmp_path: Path, column: str, values: list[float] | None, check: str
+) -> None:
+    strategy = Strategy.FIXED_BUDGET
+    snapshots.get_references(session, frozen, split="test", strategy=strategy, data_dir=tmp_path)
+    row = session.scalars(select(models.CellFrontier).limit(1)).one()
+    bands = [1.0] * 2
+    changed = {
+        "certificate_cost": [0, 1, 2],
+        "certificate_correct": [0, 1, 2],
+        "certificate_band": bands,
+        "certificate_needed": bands,
+    }
+    of_row = update(models.CellFrontier).where(models.CellFrontier.id == row.id)
+    session.execute(of_row.values(changed))
+    with pytest.raises(IntegrityError, match=f"ck_cell_frontiers_{check}"):
+        session.execute(of_row.values({**changed, column: values}))
 
 
 def test_boards_are_those_of_the_exact_curves(

@@ -217,6 +217,21 @@ class CellFrontier(Base):
         CheckConstraint("cardinality(cost) = cardinality(correct)", name="frontier_length"),
         CheckConstraint("cardinality(uninformed_cost) = cardinality(uninformed_correct)", name="uninformed_length"),
         CheckConstraint("total_thinking_tokens >= 0 AND total_probes > 0", name="totals"),
+        CheckConstraint(
+            "num_nulls(certificate_cost, certificate_correct, certificate_band, certificate_needed) IN (0, 4)",
+            name="whole_certificate",
+        ),
+        CheckConstraint(
+            "cardinality(certificate_cost) = cardinality(certificate_correct)"
+            " AND cardinality(certificate_cost) = cardinality(certificate_band) + 1"
+            " AND cardinality(certificate_band) = cardinality(certificate_needed)",
+            name="certificate_length",
+        ),
+        CheckConstraint(
+            "'Infinity'::float8 > ALL (certificate_band) AND 'Infinity'::float8 > ALL (certificate_needed)"
+            " AND 0 <= ALL (certificate_needed)",
+            name="certificate_bands",
+        ),
         is_fraction("beta_match"),
         is_fraction("max_accuracy"),
         is_fraction("beta_sat"),
@@ -237,6 +252,11 @@ class CellFrontier(Base):
     full_correct: Mapped[int] = mapped_column(BigInteger)
     uninformed_cost: Mapped[list[int]]
     uninformed_correct: Mapped[list[int]]
+    # What shows that no point of the frontier is missing; NULL where an earlier version stored it.
+    certificate_cost: Mapped[list[int] | None]
+    certificate_correct: Mapped[list[int] | None]
+    certificate_band: Mapped[list[float] | None]
+    certificate_needed: Mapped[list[float] | None]
     beta_match: Mapped[float | None]
     max_accuracy: Mapped[float]
     beta_sat: Mapped[float]
