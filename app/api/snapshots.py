@@ -47,7 +47,7 @@ def get_snapshot(name: str, session: SessionDep, request: Request) -> Response:
     shown = SnapshotDetailsOut.model_validate(summary).model_dump_json()
     if summary.frozen_at is None:
         return Response(shown, media_type="application/json")
-    etag = make_etag("snapshot", summary.name, summary.sha256)
+    etag = make_etag("snapshot", summary.name, summary.sha256, summary.superseded_by or "")
     return find_unchanged(request, etag) or frozen(shown, etag=etag)
 
 

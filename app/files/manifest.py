@@ -36,6 +36,7 @@ OPTIONAL_KEYS = (
     "created",
     "generator",
     "worker",
+    "supersedes",
     "full_sha256",
 )
 # Keys that say where and when the snapshot was written, not what it holds.
@@ -199,6 +200,11 @@ def check_manifest(raw: dict[str, Any], problems: ProblemCollector) -> ManifestF
         check.value(key, lambda v: isinstance(v, dict), "is an object")
     for key in ("target_step_tokens", "thinking_token_limit"):
         check.value(key, _is_count, "is a whole number from 1")
+    check.value(
+        "supersedes",
+        _is_reference_list,
+        "is a list of objects with the `name` and the `sha256` of a snapshot and nothing else",
+    )
     check.value("files", _is_file_list, "is an object of plain file names with their SHA-256 in lower-case hexadecimal")
     return ManifestFacts(
         models=_check_entries(raw, "models", problems),
@@ -312,6 +318,16 @@ def _is_count(value: Any) -> bool:
 
 def _is_sha256(value: Any) -> bool:
     return isinstance(value, str) and _SHA256.fullmatch(value) is not None
+
+
+def _is_reference_list(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(entry, dict)
+        and set(entry) == {"name", "sha256"}
+        and _is_slug(entry["name"])
+        and _is_sha256(entry["sha256"])
+        for entry in value
+    )
 
 
 def _is_file_list(value: Any) -> bool:

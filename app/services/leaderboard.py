@@ -23,6 +23,7 @@ from app.evaluator.strategies import Strategy
 from app.files.csv_fields import format_field
 from app.services.question_counts import count_questions
 from app.services.snapshots import get_snapshot, list_splits
+from app.services.successors import find_successor
 
 MIN_RANKED_QUESTIONS = 20
 
@@ -78,7 +79,7 @@ class Leaderboard:
     """All rows of one board, best first.
 
     Ranks are those of paired differences that a job has stored. Where it has not yet, for just these rows, they are
-    provisional: by point estimate.
+    provisional: by point estimate. `superseded_by` names the snapshot that takes the place of this one.
     """
 
     snapshot: str
@@ -91,6 +92,7 @@ class Leaderboard:
     scorer_version: str
     ranks_are_provisional: bool
     rows: tuple[BoardRow, ...]
+    superseded_by: str | None = None
 
 
 COMPUTED_FIELDS = ("rank_reason", "strategy")
@@ -130,6 +132,7 @@ def get_leaderboard(
         scorer_version=SCORER_VERSION,
         ranks_are_provisional=ranked is None,
         rows=rows if ranked is None else ranked,
+        superseded_by=find_successor(session, row),
     )
 
 
@@ -257,6 +260,7 @@ BOARD_COLUMNS = (
     "benchmark",
     "scorer_version",
     "ranks_are_provisional",
+    "superseded_by",
 )
 
 

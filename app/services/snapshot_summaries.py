@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,11 +14,15 @@ from app.db import models
 from app.evaluator.measurements import ALL_SPLITS, SPLITS
 from app.services.paging import read_cursor, write_cursor
 from app.services.snapshots import get_snapshot
+from app.services.successors import list_successors
 
 
 @dataclass(frozen=True)
 class SnapshotSummary:
-    """A snapshot: what it measures, which splits have questions, and the hash that scores refer to."""
+    """A snapshot: what it measures, which splits have questions, and the hash that scores refer to.
+
+    `superseded_by` names the snapshot that takes its place.
+    """
 
     name: str
     title: str
@@ -35,6 +40,7 @@ class SnapshotSummary:
     manifest: dict[str, Any]
     created_at: datetime
     frozen_at: datetime | None
+    superseded_by: str | None
 
 
 @dataclass(frozen=True)
@@ -46,21 +52,22 @@ class SnapshotPage:
 
 
 def list_summaries(session: Session, *, limit: int = 50, cursor: str | None = None) -> SnapshotPage:
-    """Return snapshots by name: two queries, however many there are."""
+    """Return snapshots by name: three queries, however many there are."""
     query = select(models.Snapshot).order_by(models.Snapshot.name).limit(limit + 1)
     if cursor is not None:
         query = query.where(models.Snapshot.name > read_cursor(cursor, n_parts=1)[0])
     found = list(session.scalars(query))
     shown = found[:limit]
     splits = _find_splits(session, [row.id for row in shown])
-    items = tuple(_summarise(row, splits[row.id]) for row in shown)
+    successors = list_successors(session)
+    items = tuple(_summarise(row, splits[row.id], successors) for row in shown)
     return SnapshotPage(items, write_cursor((items[-1].name,)) if len(found) > limit else None)
 
 
 def get_summary(session: Session, name: str) -> SnapshotSummary:
     """Return one snapshot."""
     snapshot = get_snapshot(session, name)
-    return _summarise(snapshot, _find_splits(session, [snapshot.id])[snapshot.id])
+    return _summarise(snapshot, _find_splits(session, [snapshot.id])[snapshot.id], list_successors(session))
 
 
 def _find_splits(session: Session, snapshot_ids: list[int]) -> dict[int, set[str]]:
@@ -72,7 +79,7 @@ def _find_splits(session: Session, snapshot_ids: list[int]) -> dict[int, set[str
     return splits
 
 
-def _summarise(row: models.Snapshot, splits: set[str]) -> SnapshotSummary:
+def _summarise(row: models.Snapshot, splits: set[str], successors: Mapping[str, str]) -> SnapshotSummary:
     manifest = row.manifest
     return SnapshotSummary(
         name=row.name,
@@ -91,4 +98,5 @@ def _summarise(row: models.Snapshot, splits: set[str]) -> SnapshotSummary:
         manifest=manifest,
         created_at=row.created_at,
         frozen_at=row.frozen_at,
+        superseded_by=successors.get(row.full_sha256),
     )

@@ -109,6 +109,7 @@ class BoardPage:
     ranks: str
     bar_scale: str
     axis_address: str
+    successor_address: str
     csv_address: str
     json_address: str
     submit_address: str
@@ -163,6 +164,7 @@ def load_board_page(session: Session, query: BoardQuery, *, server: str, data_di
         ranks=describe_ranks(board),
         bar_scale=describe_scale(board.rows),
         axis_address=query.address(axis="linear" if query.axis == "log" else "log"),
+        successor_address=BoardQuery(board.superseded_by, strategy=query.strategy).address(),
         csv_address=f"/api/v1/leaderboard?{urlencode({**rest, 'format': 'csv'})}",
         json_address=f"/api/v1/leaderboard?{urlencode(rest)}",
         submit_address=query.address("/submit", model=None, benchmark=None, axis=None),
