@@ -25,6 +25,7 @@ class Sampling:
     # 0 keeps every token.
     top_k: int = 0
     min_p: float = 0.0
+    presence_penalty: float = 0.0
     repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
@@ -36,6 +37,8 @@ class Sampling:
             raise ValueError(f"top_k is {self.top_k}; it must be 0 (every token) or more")
         if not 0 <= self.min_p <= 1:
             raise ValueError(f"min_p is {self.min_p}; it must be between 0 and 1")
+        if not -2 <= self.presence_penalty <= 2:
+            raise ValueError(f"presence_penalty is {self.presence_penalty}; it must be between -2 and 2")
         if self.repetition_penalty <= 0:
             raise ValueError(f"repetition_penalty is {self.repetition_penalty}; it must be above 0")
 
@@ -73,7 +76,11 @@ class Completion:
 
 
 class Engine(Protocol):
-    """What generates; the answers are in the order of the requests, whatever order the engine works in."""
+    """What generates; the answers are in the order of the requests, whatever order the engine works in.
+
+    A call does not depend on the calls before it: an engine of our own begins each with an empty prefix cache, so that
+    a question that is taken up again after a fault is measured exactly as it would have been.
+    """
 
     def generate(
         self, requests: Sequence[Request], *, progress: Callable[[int], None] | None = None

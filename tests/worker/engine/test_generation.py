@@ -18,6 +18,8 @@ from worker.generation import Request, Sampling
         ("top_k", -1),
         ("min_p", -0.1),
         ("min_p", 1.1),
+        ("presence_penalty", -2.1),
+        ("presence_penalty", 2.1),
         ("repetition_penalty", 0.0),
     ],
 )
