@@ -413,18 +413,16 @@ def efficiency(
     tokens: Annotated[float, typer.Option(min=0, help="The method's mean tokens.", show_default=False)],
     base_accuracy: Annotated[float, typer.Option(min=0, max=1, help="Full thinking's accuracy.", show_default=False)],
     base_tokens: Annotated[float, typer.Option(min=0, help="Full thinking's mean tokens.", show_default=False)],
+    rho: Annotated[float, typer.Option(help="The exponent of E3's power mean.")] = -1.0,
+    weight: Annotated[float | None, typer.Option(help="E3's weight of accuracy, A0 if not given.")] = None,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Print the efficiency scores E3 and AES of one operating point against full thinking."""
-    from math import isfinite
+    from app.cli_efficiency import measure_point
 
-    from app.evaluator.efficiency import measure_efficiency
-    from app.files.documents import efficiency_document
-
-    if not all(map(isfinite, (accuracy, tokens, base_accuracy, base_tokens))):
-        raise typer.BadParameter("accuracies and tokens are finite numbers")
-    figures = measure_efficiency(accuracy, tokens, base_accuracy=base_accuracy, base_tokens=base_tokens)
-    _print_fields(efficiency_document(figures), output_format)
+    base = {"base_accuracy": base_accuracy, "base_tokens": base_tokens}
+    document = measure_point(accuracy, tokens, **base, rho=rho, weight=weight)
+    _print_fields(document, output_format)
 
 
 @app.command()

@@ -43,6 +43,7 @@ from app.report_values import AVERAGES, Document, give_reasons, to_plain
 
 PLOT_INTERVALS = 1000
 NO_BLOCKS = "blocks_not_stored"
+NO_TARGET = "target_not_recorded"
 NO_FULL_ACCURACY = "full_thinking_accuracy_never_reached"
 DEFAULT_STEP_TOKENS = 256
 Report = Callable[[str, float], None]
@@ -112,21 +113,26 @@ def analyse_examples(measurements: Measurements) -> Document:
 
 
 def analyse_step_lengths(snapshot: Snapshot, measurements: Measurements) -> Document:
-    """Distribution of step lengths per model; for half and twice the target length too where blocks are stored."""
-    target = snapshot.manifest.raw.get("target_step_tokens") or DEFAULT_STEP_TOKENS
+    """Distribution of step lengths per model; for half and twice the target length too where blocks are stored.
+
+    A snapshot need not aim at any length: its steps may be sentences, say. Others are then made around the usual one.
+    """
+    target = snapshot.manifest.raw.get("target_step_tokens")
     partitions = [{"step_tokens": target, "is_recorded": True, "models": summarise_model_steps(measurements)}]
     blocks = _load_blocks(snapshot, measurements)
     if blocks is not None:
         partitions += [
             {"step_tokens": step_tokens, "is_recorded": False, "models": _repartition(blocks, step_tokens)}
-            for step_tokens in (max(1, target // 2), 2 * target)
+            for step_tokens in _list_other_targets(target)
         ]
     section = {
         "target_step_tokens": target,
-        "partitions": sorted(to_plain(partitions), key=lambda p: p["step_tokens"]),
+        "partitions": sorted(to_plain(partitions), key=lambda p: p["step_tokens"] or 0),
         "other_lengths": None if blocks is None else "repartitioned",
     }
-    return give_reasons(section, {"other_lengths": NO_BLOCKS})
+    return give_reasons(
+        section, {"other_lengths": NO_BLOCKS, "target_step_tokens": NO_TARGET, "step_tokens": NO_TARGET}
+    )
 
 
 def analyse_traces(snapshot: Snapshot, measurements: Measurements) -> Document:
@@ -217,6 +223,12 @@ def _read_partition(column: pa.ChunkedArray) -> Partition:
     lists = split_lists(column)
     offsets = np.concatenate([[0], np.cumsum(lists.lengths)]).astype(np.int64)
     return Partition(offsets, lists.values.astype(np.int64))
+
+
+def _list_other_targets(target: int | None) -> tuple[int, ...]:
+    if target is None:
+        return DEFAULT_STEP_TOKENS // 2, DEFAULT_STEP_TOKENS, 2 * DEFAULT_STEP_TOKENS
+    return max(1, target // 2), 2 * target
 
 
 def _repartition(blocks: dict[str, Partition], step_tokens: int) -> dict[str, StepLengths]:

@@ -191,13 +191,19 @@ def panel_step_lengths(document: Document) -> list[Panel]:
         for partition in partitions:
             figures = partition["models"][model]
             left = [float(figures["bin_tokens"] * i) for i in range(len(figures["counts"]))]
-            name = f"b = {partition['step_tokens']}"
+            name = name_partition(partition)
             style = style_partition(partition, len(series))
             hover = "%{fullData.name}: %{y:.1f}\u00a0% of the steps have %{x:.0f} tokens or up to a bin more"
             series.append(Series(name, left, shares[model, partition["step_tokens"]], style, hover))
         x = Axis("Tokens of a step", 0, 1024)
         panels.append(Panel(model, draw_histograms(series, x=x, y=Axis("Share of steps (%)", 0, high))))
     return panels
+
+
+def name_partition(partition: Document) -> str:
+    """Return a partition's name in a key: the length that its steps aim at, if they aim at any."""
+    target = partition["step_tokens"]
+    return "recorded" if target is None else f"b = {target:,}"
 
 
 def style_partition(partition: Document, idx: int) -> LineStyle:

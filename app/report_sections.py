@@ -179,9 +179,11 @@ def show_local_changes(document: Document) -> Section:
 def show_frontiers(document: Document) -> Section:
     """Figure 3, and figure 5 where there are intervals."""
     text = [_describe_match(curve) for curve in document["frontiers"]["macro"]]
+    full = next(board["endpoint_accuracy"] for board in document["frontiers"]["boards"] if board["model"] is None)
     text.append(
         "Solid: the best accuracy any method of the strategy could reach within a budget, exactly. Dotted: the best "
-        "mix of constant policies. Dashed: probes at the end of full thinking. ◆ β_match, ● β_sat."
+        f"mix of constant policies. Dashed: probes at the end of full thinking, {format_percent(full)}. ◆ β_match, "
+        "● β_sat."
     )
     parts: list[str | PanelGroup] = [PanelGroup([panels.panel_macro_frontiers(document)], STRATEGY_KEY)]
     if document["intervals"] is not None and (panel := panels.panel_interval_frontiers(document)) is not None:
@@ -299,17 +301,18 @@ def show_step_lengths(document: Document) -> Section:
     """Figure 9."""
     section = document["step_lengths"]
     rows = [
-        [model, f"{partition['step_tokens']:,}", *_write_steps(partition["models"][model])]
+        [model, write_count(partition["step_tokens"]), *_write_steps(partition["models"][model])]
         for model in document["models"]
         for partition in section["partitions"]
     ]
-    text = [
-        f"Steps aim at {section['target_step_tokens']:,} tokens and end where paragraphs do, so their lengths vary."
-    ]
+    target = section["target_step_tokens"]
+    text = ["The snapshot does not say which length its steps aim at."]
+    if target is not None:
+        text = [f"Steps aim at {target:,} tokens and end where paragraphs do, so their lengths vary."]
     if section["other_lengths"] is None:
         text.append("The snapshot does not have the blocks that other step lengths would be made of.")
     key = [
-        Mark(f"b = {partition['step_tokens']}", panels.style_partition(partition, idx))
+        Mark(panels.name_partition(partition), panels.style_partition(partition, idx))
         for idx, partition in enumerate(section["partitions"])
     ]
     parts: list[str | PanelGroup] = [
@@ -363,6 +366,7 @@ def show_efficiency(document: Document) -> Section:
     text = [
         "E³ and AES weigh accuracy against tokens; full thinking has 1 and 0. These are those of each strategy's "
         "oracle, against the probes at the end of full thinking.",
+        *_describe_weights(document["frontiers"]["efficiency"]),
     ]
     headings = ["Strategy", "Point", "Tokens (%)", "Accuracy (%)", "E³", "AES"]
     table = build_list(headings, rows, caption="What the oracles reach, over all cells", n_texts=2)
@@ -409,6 +413,18 @@ def _describe_match(curve: Document) -> str:
         match = f"matches full thinking at {format_percent(curve['beta_match'])} of the tokens"
     highest = format_percent(curve["max_accuracy"])
     return f"{title} {match} and reaches at most {highest}, at {format_percent(curve['beta_sat'])} of the tokens."
+
+
+def _describe_weights(points: Sequence[Document]) -> list[str]:
+    if not points:
+        return []
+    weights = points[0]["aes_weights"]
+    return [
+        f"E³ has ρ = {points[0]['rho']:g} and the weight w = A_full. AES weighs tokens saved by "
+        f"{weights['tokens']:g}, accuracy gained by {weights['gain']:g} and lost by {weights['loss']:g}.".replace(
+            "-", "\N{MINUS SIGN}"
+        )
+    ]
 
 
 def _write_range(ranges: Document | None, name: str) -> str:

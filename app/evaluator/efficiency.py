@@ -22,13 +22,17 @@ class AesWeights:
 
 @dataclass(frozen=True)
 class EfficiencyFigures:
-    """E3 and AES of one operating point, each a number or None with a reason, beside what they were computed with."""
+    """E3 and AES of one operating point, each a number or None with a reason, beside what they were computed with.
+
+    `rho` and `weight` are E3's, `aes_weights` those of AES.
+    """
 
     accuracy: float
     tokens: float
     base_accuracy: float
     base_tokens: float
     rho: float
+    weight: float
     e3: float | None
     e3_reason: str | None
     aes: float | None
@@ -130,9 +134,25 @@ def aes(
 
 
 def measure_efficiency(
-    accuracy: float, tokens: float, *, base_accuracy: float, base_tokens: float, rho: float = -1.0
+    accuracy: float,
+    tokens: float,
+    *,
+    base_accuracy: float,
+    base_tokens: float,
+    rho: float = -1.0,
+    weight: float | None = None,
+    aes_weights: AesWeights | None = None,
 ) -> EfficiencyFigures:
     """Return E3 and AES of one operating point with the reason of each that is undefined.
+
+    Parameters
+    ----------
+    accuracy, tokens, base_accuracy, base_tokens, rho, weight : as for `e3`.
+    aes_weights : the weights of `aes`.
+
+    Raises
+    ------
+    ValueError : an argument outside its range.
 
     Examples
     --------
@@ -140,19 +160,20 @@ def measure_efficiency(
     >>> figures.e3, figures.e3_reason
     (None, 'base_accuracy_is_0_or_1')
     """
-    e3_value = e3(accuracy, tokens, base_accuracy=base_accuracy, base_tokens=base_tokens, rho=rho)
-    aes_value = aes(accuracy, tokens, base_accuracy=base_accuracy, base_tokens=base_tokens)
+    e3_value = e3(accuracy, tokens, base_accuracy=base_accuracy, base_tokens=base_tokens, rho=rho, weight=weight)
+    aes_value = aes(accuracy, tokens, base_accuracy=base_accuracy, base_tokens=base_tokens, weights=aes_weights)
     return EfficiencyFigures(
         accuracy=accuracy,
         tokens=tokens,
         base_accuracy=base_accuracy,
         base_tokens=base_tokens,
         rho=rho,
+        weight=base_accuracy if weight is None else weight,
         e3=e3_value,
         e3_reason=find_e3_reason(base_accuracy=base_accuracy, base_tokens=base_tokens) if e3_value is None else None,
         aes=aes_value,
         aes_reason=None if aes_value is not None else BASE_ACCURACY_ZERO if base_accuracy == 0 else BASE_TOKENS_ZERO,
-        aes_weights=AesWeights(),
+        aes_weights=aes_weights or AesWeights(),
     )
 
 

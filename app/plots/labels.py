@@ -68,8 +68,8 @@ def _fit(centre: float, *, n: int, gap: float, low: float, high: float) -> float
     return min(max(centre, low + half), high - half)
 
 
-def find_clear_place(curves: Sequence[FloatArray], level: float, *, span: int) -> int:
-    """Return the start of the stretch of a horizontal line that is farthest from every curve.
+def find_clear_place(curves: Sequence[FloatArray], level: float, *, span: int) -> tuple[int, float]:
+    """Return the start of the stretch of a horizontal line that is farthest from every curve, and how far it is.
 
     Parameters
     ----------
@@ -79,13 +79,14 @@ def find_clear_place(curves: Sequence[FloatArray], level: float, *, span: int) -
 
     Returns
     -------
-    The index of the text's first place; the leftmost of equally clear ones.
+    The index of the text's first place, the leftmost of equally clear ones; the distance of the nearest curve there.
 
     Examples
     --------
     >>> find_clear_place([np.array([5.0, 5.0, 9.0, 9.0])], 5.0, span=2)
-    2
+    (2, 4.0)
     """
     nearest = np.min(np.abs(np.stack(curves) - level), axis=0)
     clearance = np.lib.stride_tricks.sliding_window_view(nearest, span).min(axis=1)
-    return int(np.argmax(clearance))
+    start = int(np.argmax(clearance))
+    return start, float(clearance[start])

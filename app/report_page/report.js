@@ -13,13 +13,13 @@
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recolour(item, replacements)]));
   }
 
-  // The heading stands above the figure; a wide figure on a phone has no room for names at the ends of its lines.
+  // The heading stands above the figure; a wide figure on a phone has no room for words beside and between its lines,
+  // which the key and the text above it have as well.
   function fit(figure, width, isWide) {
     const { title, ...layout } = figure.layout;
     if (!isWide || width >= NARROW_PIXELS) return { data: figure.data, layout };
     const annotations = layout.annotations
-      .filter((annotation) => annotation.name !== "end-label")
-      .map((annotation) => (annotation.xref === "paper" ? annotation : { ...annotation, x: 100, xanchor: "right" }));
+      .filter((annotation) => annotation.name !== "end-label" && annotation.name !== "full-thinking-label");
     return { data: figure.data, layout: { ...layout, annotations, margin: { ...layout.margin, r: 14 } } };
   }
 

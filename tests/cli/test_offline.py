@@ -301,6 +301,10 @@ def test_efficiency_prints_both_scores(run):
     assert document["aes"] == pytest.approx(0.875, rel=1e-12)
     rows = {row["field"]: row["value"] for row in _read_csv(run(*arguments, "--format", "csv").stdout)}
     assert float(rows["e3"]) == document["e3"]
+    # rho = 1 and w = 1/4 weigh the odds ratio 9/4 and the token ratio 2: 9/16 + 3/2.
+    changed = json.loads(run(*arguments, "--rho", 1, "--weight", 0.25, "--format", "json").stdout)
+    assert changed["e3"] == pytest.approx(33 / 16, rel=1e-12)
+    assert (changed["rho"], changed["weight"], document["weight"]) == (1.0, 0.25, 0.8)
 
 
 @pytest.mark.parametrize(
@@ -317,6 +321,8 @@ def test_efficiency_prints_both_scores(run):
         ("efficiency", "--accuracy", 1.5, "--tokens", 1, "--base-accuracy", 0.5, "--base-tokens", 1),
         ("efficiency", "--accuracy", "nan", "--tokens", 1, "--base-accuracy", 0.5, "--base-tokens", 1),
         ("efficiency", "--accuracy", 0.5, "--tokens", "inf", "--base-accuracy", 0.5, "--base-tokens", 1),
+        ("efficiency", "--accuracy", 0.5, "--tokens", 1, "--base-accuracy", 0.5, "--base-tokens", 1, "--weight", 1),
+        ("efficiency", "--accuracy", 0.5, "--tokens", 1, "--base-accuracy", 0.5, "--base-tokens", 1, "--rho", "nan"),
         ("baseline", "SNAPSHOT", "orcale", "--strategy", "dynamic_routing", "-o", "never-written.csv"),
         ("serve", "--port", 70000),
         ("submit", "a.csv", "--server", "ftp://x", "--snapshot", "s", "--strategy", "dynamic_routing", "--method", "m"),

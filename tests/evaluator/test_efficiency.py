@@ -140,6 +140,21 @@ def test_figures_carry_reasons() -> None:
     assert (figures.aes, figures.aes_weights) == (4.0, AesWeights(1.0, 3.0, 5.0))
 
 
+def test_figures_use_the_weights_they_are_given() -> None:
+    """The weights once stopped here: every figure had the default ones, whatever was asked for."""
+    figures = measure_efficiency(
+        0.75, 25.0, **BASE, weight=0.25, aes_weights=AesWeights(tokens=2.0, gain=1.0, loss=1.0)
+    )
+    # a = 3, b = 4, w = 1/4: 1 / (1/12 + 3/16) = 48/13. AES: 2 * 0.75 + 1 * 0.5.
+    assert (figures.e3, figures.weight) == (pytest.approx(48 / 13, rel=1e-15), 0.25)
+    assert (figures.aes, figures.aes_weights) == (2.0, AesWeights(2.0, 1.0, 1.0))
+    # rho = 1: 3/4 + 12/4 = 3.75.
+    figures = measure_efficiency(0.75, 25.0, **BASE, weight=0.25, rho=1.0)
+    assert (figures.e3, figures.rho) == (pytest.approx(3.75, rel=1e-15), 1.0)
+    # Unless one is given, the weight is A0.
+    assert measure_efficiency(0.75, 25.0, **BASE).weight == 0.5
+
+
 @pytest.mark.parametrize(
     "changed",
     [
@@ -151,6 +166,7 @@ def test_figures_carry_reasons() -> None:
         {"base_accuracy": 50.0},
         {"base_tokens": math.nan},
         {"rho": math.inf},
+        {"weight": 1.0},
     ],
 )
 def test_arguments_outside_their_range_are_refused(changed: dict[str, float]) -> None:

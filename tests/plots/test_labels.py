@@ -41,10 +41,10 @@ def test_no_label_is_no_place() -> None:
 
 def test_the_clear_place_is_the_farthest_and_of_equals_the_leftmost() -> None:
     curve = np.array([0.0, 4.0, 4.0, 0.0, 0.0, 4.0, 4.0])
-    assert find_clear_place([curve], 4.0, span=2) == 3
-    assert find_clear_place([np.zeros(5)], 4.0, span=2) == 0
+    assert find_clear_place([curve], 4.0, span=2) == (3, 4.0)
+    assert find_clear_place([np.zeros(5)], 4.0, span=2) == (0, 4.0)
     # The nearest of several curves counts.
-    assert find_clear_place([curve, np.array([9.0, 9.0, 9.0, 4.0, 4.0, 9.0, 9.0])], 4.0, span=1) == 0
+    assert find_clear_place([curve, np.array([9.0, 9.0, 9.0, 4.0, 4.0, 9.0, 9.0])], 4.0, span=1) == (0, 4.0)
 
 
 def test_a_long_name_loses_its_middle() -> None:

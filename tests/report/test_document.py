@@ -111,7 +111,8 @@ def test_unknown_original_and_direct_answers_leave_only_what_rests_on_them_undef
     assert {cell["figures"]["direct_accuracy"] for cell in direct["cells"]} == {None}
     assert direct["averages"]["zero_step_accuracy"]["macro"] is not None
     assert small_report["overthinking"]["macro"]["full_thinking_accuracy"] is not None
-    assert small_report["step_lengths"]["reasons"] == {"other_lengths": "blocks_not_stored"}
+    reasons = dict.fromkeys(("target_step_tokens", "step_tokens"), "target_not_recorded")
+    assert small_report["step_lengths"]["reasons"] == {"other_lengths": "blocks_not_stored", **reasons}
 
 
 def test_step_lengths_follow_from_stored_blocks(make_board_snapshot: Callable[..., Snapshot]):
