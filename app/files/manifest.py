@@ -190,7 +190,7 @@ def check_manifest(raw: dict[str, Any], problems: ProblemCollector) -> ManifestF
     check = _KeyChecker(raw, problems)
     check.value("format", lambda v: v == SNAPSHOT_FORMAT, f"is {SNAPSHOT_FORMAT!r}", code="bad_format")
     check.value(
-        "name", _is_slug, "is lower-case words of a-z and 0-9 joined by '-', at most 64 characters", code="bad_name"
+        "name", is_slug, "is lower-case words of a-z and 0-9 joined by '-', at most 64 characters", code="bad_name"
     )
     check.value("title", lambda v: isinstance(v, str) and bool(v.strip()), "is a text")
     check.value("kind", lambda v: v in KINDS, f"is one of {', '.join(KINDS)}", code="bad_kind")
@@ -306,7 +306,8 @@ def _check_hidden_splits(raw: dict[str, Any], problems: ProblemCollector) -> tup
     return None if wrong else tuple(split for split in SPLITS if split in hidden)
 
 
-def _is_slug(value: Any) -> bool:
+def is_slug(value: Any) -> bool:
+    """Whether a value may be the name of a snapshot: lower-case words joined by '-', at most 64 characters."""
     return isinstance(value, str) and len(value) <= MAX_SLUG_LENGTH and _SLUG.fullmatch(value) is not None
 
 
@@ -324,7 +325,7 @@ def _is_reference_list(value: Any) -> bool:
     return isinstance(value, list) and all(
         isinstance(entry, dict)
         and set(entry) == {"name", "sha256"}
-        and _is_slug(entry["name"])
+        and is_slug(entry["name"])
         and _is_sha256(entry["sha256"])
         for entry in value
     )

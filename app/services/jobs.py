@@ -7,12 +7,14 @@ that a service can queue one without importing what it does.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
+from procrastinate import App, JobContext, PsycopgConnector, SyncPsycopgConnector
 from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
+from procrastinate.worker import Worker
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -26,11 +28,16 @@ PREPARE_SNAPSHOT = "prepare_snapshot"
 BOOTSTRAP_SPLIT = "bootstrap_split"
 RESAMPLE_SUBMISSION = "resample_submission"
 RANK_BOARDS = "rank_boards"
+PROBE_QUESTION = "probe_question"
 # Submissions that wait for their score have priority 0.
 RANKING_PRIORITY = -1
 RESAMPLING_PRIORITY = -2
 BOOTSTRAP_PRIORITY = -10
 REAP = "reap"
+
+# What a scoring worker takes. Questions of probe runs are in queues of their own, one for each loaded model, since
+# only a worker that has the model can do anything with them.
+SCORING_QUEUES = (SCORE_SUBMISSION, PREPARE_SNAPSHOT, BOOTSTRAP_SPLIT, RESAMPLE_SUBMISSION, RANK_BOARDS, REAP)
 
 # Every ten seconds (the sixth field): with the heartbeat timeout this bounds how long a killed worker's job lies still.
 REAP_CRON = "* * * * * */10"
@@ -96,12 +103,12 @@ def is_bootstrap_queued(session: Session, snapshot_id: int, *, split: str) -> bo
 
 
 def is_ahead(session: Session, *, priority: int) -> bool:
-    """Whether a job waits that goes ahead of those of this priority."""
+    """Whether a job of a scoring worker waits that goes ahead of those of this priority."""
     query = text(
         "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status = 'todo' AND priority > :priority"
-        " AND (scheduled_at IS NULL OR scheduled_at <= now()))"
+        " AND queue_name = ANY (:queues) AND (scheduled_at IS NULL OR scheduled_at <= now()))"
     )
-    return bool(session.scalar(query, {"priority": priority}))
+    return bool(session.scalar(query, {"priority": priority, "queues": list(SCORING_QUEUES)}))
 
 
 def _bootstrap_lock(snapshot_id: int, split: str) -> str:
@@ -129,12 +136,113 @@ def defer_ranking(session: Session, snapshot_id: int, *, split: str, strategy: s
 
 
 def has_live_worker(session: Session, *, timeout_seconds: float) -> bool:
-    """Whether a worker has given a sign of life within this time."""
+    """Whether a scoring worker has given a sign of life within this time."""
     query = text(
-        "SELECT EXISTS (SELECT FROM procrastinate_workers"
-        " WHERE last_heartbeat > clock_timestamp() - make_interval(secs => :timeout))"
+        "SELECT EXISTS (SELECT FROM procrastinate_workers w"
+        " WHERE last_heartbeat > clock_timestamp() - make_interval(secs => :timeout)"
+        " AND NOT EXISTS (SELECT FROM probe_workers p WHERE p.queue_worker_id = w.id))"
     )
     return bool(session.scalar(query, {"timeout": timeout_seconds}))
+
+
+def probe_queue(engine_key: str) -> str:
+    """Return the queue of the questions that a worker with this engine takes."""
+    return f"{PROBE_QUESTION}-{engine_key}"
+
+
+def defer_probes(
+    session: Session,
+    item_ids: Sequence[int],
+    *,
+    run_id: str,
+    engine_key: str,
+    priority: int,
+    delay: timedelta = timedelta(0),
+) -> None:
+    """Queue questions of a probe run, one job each, in the order given."""
+    if not item_ids:
+        return
+    deferrer = queue.configure_task(
+        PROBE_QUESTION,
+        queue=probe_queue(engine_key),
+        priority=priority,
+        schedule_at=datetime.now(UTC) + delay if delay else None,
+    )
+    waiting = [
+        deferrer.job.evolve(task_kwargs={"probe_run_id": run_id, "probe_item_id": item_id}) for item_id in item_ids
+    ]
+    _manager.batch_defer_jobs(waiting, connection=session.connection().connection.driver_connection)
+
+
+def drop_probes(session: Session, run_id: str) -> int:
+    """Take the questions of a probe run off the queue, those in a worker's hands excepted; return how many."""
+    query = text(
+        "SELECT count(procrastinate_cancel_job_v1(id, false, true)) FROM procrastinate_jobs"
+        " WHERE task_name = :task AND status = 'todo' AND args->>'probe_run_id' = :run_id"
+    )
+    return int(session.scalar(query, {"task": PROBE_QUESTION, "run_id": run_id}) or 0)
+
+
+def prioritise_probes(session: Session, run_id: str, *, priority: int) -> None:
+    """Give the questions of a probe run that wait another priority."""
+    query = text(
+        "UPDATE procrastinate_jobs SET priority = :priority"
+        " WHERE task_name = :task AND status = 'todo' AND args->>'probe_run_id' = :run_id"
+    )
+    session.execute(query, {"task": PROBE_QUESTION, "run_id": run_id, "priority": priority})
+
+
+def list_queued_probes(session: Session) -> set[int]:
+    """Return the numbers of the questions for which a job waits."""
+    query = text(
+        "SELECT (args->>'probe_item_id')::bigint FROM procrastinate_jobs WHERE task_name = :task AND status = 'todo'"
+    )
+    return set(session.scalars(query, {"task": PROBE_QUESTION}))
+
+
+def forget_lost_probes(session: Session, *, timeout_seconds: float) -> None:
+    """Remove the jobs of measuring workers that fell silent; their questions are queued anew when their lease ends."""
+    query = text(
+        "DELETE FROM procrastinate_jobs j WHERE task_name = :task AND status = 'doing' AND NOT EXISTS"
+        " (SELECT FROM procrastinate_workers w WHERE w.id = j.worker_id"
+        " AND w.last_heartbeat > clock_timestamp() - make_interval(secs => :timeout))"
+    )
+    session.execute(query, {"task": PROBE_QUESTION, "timeout": timeout_seconds})
+
+
+def run_probe_worker(
+    config: Config, url: str, *, engine_key: str, context: dict[str, Any], go_on: Callable[[int], bool]
+) -> None:
+    """Work off the questions that wait for one engine, one at a time, until none is left or `go_on` says no.
+
+    `go_on` is asked before and after each question, with the queue's number of this worker. Signals are the caller's
+    to handle: a question under way when one comes is finished first.
+    """
+
+    def ask(call_next: Callable[[], Any], _: JobContext, worker: Worker) -> Any:
+        assert worker.worker_id is not None
+        if not go_on(worker.worker_id):
+            # The question still waits; whoever looks after the queue finds it without a job and queues it again.
+            worker.stop()  # type: ignore[no-untyped-call]
+            return None
+        result = call_next()
+        if not go_on(worker.worker_id):
+            worker.stop()  # type: ignore[no-untyped-call]
+        return result
+
+    connector = PsycopgConnector(conninfo=conninfo(url), min_size=1, max_size=4, kwargs={"application_name": "otboard"})
+    with queue.replace_connector(connector) as app:
+        app.run_worker(
+            queues=[probe_queue(engine_key)],
+            wait=False,
+            concurrency=1,
+            delete_jobs="always",
+            update_heartbeat_interval=config.heartbeat_timeout_seconds / 3,
+            stalled_worker_timeout=config.heartbeat_timeout_seconds,
+            additional_context=context,
+            install_signal_handlers=False,
+            task_middleware=[ask],
+        )
 
 
 async def retry_stalled_jobs(timeout_seconds: float) -> int:
@@ -164,6 +272,7 @@ def run_worker(config: Config, url: str, *, context: dict[str, Any], wait: bool 
     with queue.replace_connector(connector) as app:
         app.run_worker(
             wait=wait,
+            queues=SCORING_QUEUES,
             concurrency=1,
             delete_jobs="successful",
             update_heartbeat_interval=config.heartbeat_timeout_seconds / 3,

@@ -299,6 +299,7 @@ def _create_workers() -> None:
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("engine_key", sa.Text(), nullable=False),
         sa.Column("versions", postgresql.JSON(astext_type=sa.Text()), nullable=False),
+        sa.Column("queue_worker_id", sa.BigInteger(), nullable=True),
         sa.Column("started_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("seen_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.CheckConstraint("actor <> ''", name=op.f("ck_probe_workers_actor")),

@@ -269,7 +269,10 @@ class ProbeTrajectory(Base):
 
 
 class ProbeWorker(Base):
-    """A worker that measures, and when it last gave a sign of life; `engine_key` says which runs it serves."""
+    """A worker that measures, and when it last gave a sign of life; `engine_key` says which runs it serves.
+
+    `queue_worker_id` is what the queue library calls it while it works off jobs.
+    """
 
     __tablename__ = "probe_workers"
     __table_args__ = (
@@ -283,5 +286,6 @@ class ProbeWorker(Base):
     model: Mapped[str]
     engine_key: Mapped[str]
     versions: Mapped[dict[str, Any]] = mapped_column(JSON)
+    queue_worker_id: Mapped[int | None] = mapped_column(BigInteger)
     started_at: Mapped[datetime] = mapped_column(server_default=func.now())
     seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
