@@ -187,11 +187,12 @@ def label_ends(ends: Sequence[tuple[str, float, Tone]], *, low: float, high: flo
 
 
 def label_full_thinking(full_accuracy: float, curves: Sequence[Steps], *, is_log: bool, gap: float) -> dict[str, Any]:
-    """Return the full-thinking line's label, on or under the line, where it is farthest from the curves."""
+    """Return the full-thinking line's label, where it is farthest from the curves: under the line if curves crowd above."""
     places = 10.0 ** (-3 * (1 - _PLACES)) if is_log else _PLACES
     heights = [100 * sample_steps(curve, places) for curve in curves]
     above, under = (find_clear_place(heights, 100 * full_accuracy + side * gap / 2, span=30) for side in (1, -1))
-    start = above[0] if above[1] >= under[1] else under[0]
+    is_above = above[1] >= min(gap, under[1])
+    start = above[0] if is_above else under[0]
     x = 100 * float(places[start])
     return {
         "text": f"Full thinking {format_percent(full_accuracy)}",
@@ -199,7 +200,7 @@ def label_full_thinking(full_accuracy: float, curves: Sequence[Steps], *, is_log
         "y": round(100 * full_accuracy, 3),
         "xshift": 4,
         "xanchor": "left",
-        "yanchor": "bottom" if above[1] >= under[1] else "top",
+        "yanchor": "bottom" if is_above else "top",
         "showarrow": False,
         "name": FULL_THINKING_LABEL,
         "font": {"color": MUTED.light, "size": 12},
