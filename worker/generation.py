@@ -8,6 +8,9 @@ from typing import Literal, Protocol
 
 from app.errors import AppError
 
+# Added to a token's logit so that another is taken; engines accept no more than this.
+BARRED = -100.0
+
 
 class EngineError(AppError):
     """The engine cannot be started, or cannot generate what was asked."""
@@ -73,6 +76,18 @@ class Completion:
     reason: Literal["stop", "length"]
     # Tokens of the prompt that the engine had in its prefix cache; None where it does not say.
     cached_tokens: int | None = None
+
+
+def sampling_arguments(sampling: Sampling) -> dict[str, float]:
+    """Return the names that vLLM and the servers which follow it give to how tokens are drawn."""
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "presence_penalty": sampling.presence_penalty,
+        "repetition_penalty": sampling.repetition_penalty,
+    }
 
 
 class Engine(Protocol):
