@@ -272,7 +272,7 @@ def run_worker(config: Config, url: str, *, context: dict[str, Any], wait: bool 
     with queue.replace_connector(connector) as app:
         app.run_worker(
             wait=wait,
-            queues=SCORING_QUEUES,
+            queues=list(SCORING_QUEUES),
             concurrency=1,
             delete_jobs="successful",
             update_heartbeat_interval=config.heartbeat_timeout_seconds / 3,

@@ -304,7 +304,7 @@ def defer_item(session: Session, run: models.ProbeRun, item_id: int, *, delay: t
     jobs.defer_probes(session, [item_id], run_id=run.id, engine_key=run.engine_key, priority=run.priority, delay=delay)
 
 
-def _named(name: str) -> Select[tuple[models.ProbeRun]]:
+def _named(name: str) -> Select[models.ProbeRun]:
     run = models.ProbeRun
     return select(run).where(or_(run.name == name, run.id == name)).order_by((run.name == name).desc()).limit(1)
 
