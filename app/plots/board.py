@@ -46,10 +46,10 @@ def build_board_figure(
         ("Uninformed reference", float(lines.uninformed_accuracy[-1]), MUTED),
         *((shorten(method.name), float(method.steps.accuracy[-1]), method.style.tone) for method in vivid),
     ]
-    curves = [lines.oracle, *(method.steps for method in methods)]
+    curves = [method.steps for method in methods]
     annotations = [
         *label_ends(ends, low=low, high=high),
-        label_full_thinking(lines.full_accuracy, curves, is_log=is_log, gap=15 * (high - low) / PLOT_HEIGHT),
+        label_full_thinking([lines], curves, is_log=is_log, gap=15 * (high - low) / PLOT_HEIGHT),
     ]
     layout = build_layout(
         caption=caption, key=describe_markers(lines), low=low, high=high, annotations=annotations, is_log=is_log

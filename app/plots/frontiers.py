@@ -45,12 +45,7 @@ def build_frontiers_figure(all_lines: Sequence[FrontierLines], *, caption: Capti
     ]
     annotations = [
         *label_ends(ends, low=low, high=high),
-        label_full_thinking(
-            full_accuracy,
-            [lines.oracle for lines in all_lines],
-            is_log=is_log,
-            gap=15 * (high - low) / PLOT_HEIGHT,
-        ),
+        label_full_thinking(all_lines, [], is_log=is_log, gap=15 * (high - low) / PLOT_HEIGHT),
     ]
     layout = build_layout(
         caption=caption, key=FRONTIERS_KEY, low=low, high=high, annotations=annotations, is_log=is_log

@@ -26,6 +26,8 @@ from app.plots.steps import LOG_START, FloatArray, Steps, reduce_steps, sample_s
 
 FULL_THINKING_LABEL = "full-thinking-label"
 _PLACES = np.linspace(0.0, 1.0, 101)
+# Percents of the width that the full-thinking line's label takes on a narrow and on a wide screen.
+_LABEL_SPANS = (30, 16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,21 +188,32 @@ def label_ends(ends: Sequence[tuple[str, float, Tone]], *, low: float, high: flo
     return [build_end_label(text, height, tone) for (text, _, tone), height in zip(ends, heights, strict=True)]
 
 
-def label_full_thinking(full_accuracy: float, curves: Sequence[Steps], *, is_log: bool, gap: float) -> dict[str, Any]:
-    """Return the full-thinking line's label, where it is farthest from the curves: under the line if curves crowd above."""
+def label_full_thinking(
+    lines: Sequence[FrontierLines], methods: Sequence[Steps], *, is_log: bool, gap: float
+) -> dict[str, Any]:
+    """Return the full-thinking line's label where no curve runs through it, or else where it is farthest from them.
+
+    On the line rather than under it, and where there is room for it on a narrow screen rather than on a wide one only.
+    """
     places = 10.0 ** (-3 * (1 - _PLACES)) if is_log else _PLACES
-    heights = [100 * sample_steps(curve, places) for curve in curves]
-    above, under = (find_clear_place(heights, 100 * full_accuracy + side * gap / 2, span=30) for side in (1, -1))
-    is_above = above[1] >= min(gap, under[1])
-    start = above[0] if is_above else under[0]
+    heights = [100 * sample_steps(curve, places) for curve in (*(line.oracle for line in lines), *methods)]
+    heights += [100 * np.interp(places, line.uninformed_beta, line.uninformed_accuracy) for line in lines]
+    level = 100 * lines[0].full_accuracy
+    options = [
+        (*find_clear_place(heights, level + shift, span=span), anchor)
+        for span in _LABEL_SPANS
+        for anchor, shift in (("bottom", gap / 2), ("top", -gap / 2))
+    ]
+    clear = (option for option in options if option[1] >= gap / 2)
+    start, _, anchor = next(clear, max(options, key=lambda option: option[1]))
     x = 100 * float(places[start])
     return {
-        "text": f"Full thinking {format_percent(full_accuracy)}",
+        "text": f"Full thinking {format_percent(lines[0].full_accuracy)}",
         "x": float(np.log10(max(x, 0.1))) if is_log else x,
-        "y": round(100 * full_accuracy, 3),
+        "y": round(level, 3),
         "xshift": 4,
         "xanchor": "left",
-        "yanchor": "bottom" if is_above else "top",
+        "yanchor": anchor,
         "showarrow": False,
         "name": FULL_THINKING_LABEL,
         "font": {"color": MUTED.light, "size": 12},
