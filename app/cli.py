@@ -28,6 +28,7 @@ from app.cli_output import (
     report_error,
     show_progress,
 )
+from app.cli_worker import worker_app
 from app.errors import AppError, ContentError
 from app.evaluator.strategies import Strategy
 
@@ -64,7 +65,6 @@ app = typer.Typer(
     "3 the server or database could not be reached.",
 )
 snapshot_app = typer.Typer(no_args_is_help=True, help="Verify, import, export, list and freeze snapshots.")
-worker_app = typer.Typer(no_args_is_help=True, help="Processes that work off the jobs of a database.")
 app.add_typer(snapshot_app, name="snapshot")
 app.add_typer(worker_app, name="worker")
 
@@ -106,21 +106,6 @@ def serve(
     from app.main import serve as serve_all
 
     serve_all(load_config(), host=host, port=port, demo=demo)
-
-
-@worker_app.command("score")
-def worker_score(
-    concurrency: Annotated[int, typer.Option(min=1, help="How many submissions to score at once.")] = 1,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when no job is left.")] = False,
-) -> None:
-    """Score the submissions that wait in the database, until stopped."""
-    from app.config import load_config
-    from app.log import configure_logging
-    from worker.main import run_scoring_worker
-
-    config = load_config()
-    configure_logging(config.log_level)
-    run_scoring_worker(config, concurrency=concurrency, until_idle=until_idle)
 
 
 @snapshot_app.command("verify")
