@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.config import Config
 from app.db import models
 from app.evaluator.strategies import Strategy
-from app.services import bootstrap, intervals, jobs, ranks, scoring, snapshots
+from app.services import bootstrap, intervals, jobs, probe_items, ranks, scoring, snapshots
 from app.services.uploads import remove_orphans
 
 logger = logging.getLogger(__name__)
@@ -102,6 +102,10 @@ def _reap(config: Config, sessions: sessionmaker[Session]) -> None:
         bootstrap.begin_missing(session, config=config)
     if moved:
         logger.warning("%d overdue submissions were moved on", moved)
+    with sessions.begin() as session:
+        queued = probe_items.reap_items(session, config=config)
+    if queued:
+        logger.warning("%d questions of probe runs were taken back or queued again", queued)
 
 
 def _sweep(config: Config, sessions: sessionmaker[Session]) -> None:

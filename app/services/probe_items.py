@@ -69,13 +69,15 @@ def lease_item(session: Session, item_id: int, *, actor: str, config: Config) ->
     if state != ProbeRunState.RUNNING:
         return None
     protocol = read_protocol(of_run.protocol)
+    # Read before the update, which the session carries over to the row it has in hand.
+    attempt = held.attempts + 1
     now = func.clock_timestamp()
     session.execute(
         update(item)
         .where(item.id == item_id)
         .values(
             state="running",
-            attempts=item.attempts + 1,
+            attempts=attempt,
             actor=actor,
             lease_until=now + timedelta(seconds=config.heartbeat_timeout_seconds),
             deadline=now + timedelta(seconds=protocol.question_seconds),
@@ -86,7 +88,7 @@ def lease_item(session: Session, item_id: int, *, actor: str, config: Config) ->
     return Lease(
         item_id=item_id,
         run_id=of_run.id,
-        attempt=held.attempts + 1,
+        attempt=attempt,
         actor=actor,
         run_name=of_run.name,
         profile=protocol.limit_profile(build_profile(of_run.profile)),
@@ -148,6 +150,16 @@ def fail_item(session: Session, lease: Lease, *, reason: str) -> None:
     item.failures += 1
     _give_back(session, run, item, reason=reason, has_failed=item.failures >= MAX_FAILURES)
     settle_run(session, run, actor=lease.actor)
+
+
+def return_item(session: Session, lease: Lease) -> None:
+    """Give a question back unfinished, without a word against it: its worker was told to stop at once."""
+    run = _lock_run(session, lease.run_id)
+    item = models.ProbeItem
+    waits = {"state": "waiting", "actor": None, "lease_until": None, "deadline": None}
+    returned = update(item).where(*_is_held(lease)).values(**waits).returning(item.id)
+    if session.execute(returned).one_or_none() is not None and run.state == ProbeRunState.RUNNING:
+        defer_item(session, run, lease.item_id)
 
 
 def reap_items(session: Session, *, config: Config) -> int:
@@ -212,17 +224,17 @@ def dismiss_worker(session: Session, actor: str) -> None:
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker could do next: the run whose questions come first, or that there is something to wait for."""
+    """What the question that comes next needs, and how urgent it is."""
 
     engine_key: str
     profile: Profile
     priority: int
 
 
-def find_work(session: Session, *, model: str | None = None) -> Work | None:
+def find_work(session: Session, *, model: str | None = None, engine_key: str | None = None) -> Work | None:
     """Return what the first question that waits needs, by priority and age of its run; None where none waits.
 
-    `model` leaves only runs of that model.
+    `model` and `engine_key` leave only runs of that model, and for that engine.
     """
     item, run = models.ProbeItem, models.ProbeRun
     ready = item.retry_at.is_(None) | (item.retry_at <= func.clock_timestamp())
@@ -230,6 +242,8 @@ def find_work(session: Session, *, model: str | None = None) -> Work | None:
     query = select(run).where(run.state == ProbeRunState.RUNNING, waits)
     if model is not None:
         query = query.where(run.model == model)
+    if engine_key is not None:
+        query = query.where(run.engine_key == engine_key)
     found = session.scalar(query.order_by(run.priority.desc(), run.started_at, run.id).limit(1))
     return None if found is None else Work(found.engine_key, build_profile(found.profile), found.priority)
 
@@ -283,18 +297,19 @@ def _give_back(
     is_lost: bool = False,
 ) -> None:
     """Let a held question wait again, at once after a loss and later after an error, or let it fail."""
+    # Asked for first: what the constraints want together is written together.
+    now = session.scalars(select(func.clock_timestamp())).one()
     item.actor = item.lease_until = item.deadline = None
     tries = "1 attempt" if item.attempts == 1 else f"{item.attempts} attempts"
     item.reason = f"{reason} (after {tries})"[:MAX_REASON]
     if has_failed:
         item.state = "failed"
-        item.finished_at = session.scalar(select(func.clock_timestamp()))
+        item.finished_at = now
         session.flush()
         return
     item.state = "waiting"
     delay = timedelta(0) if is_lost else FIRST_RETRY * 2 ** (item.failures - 1)
     if delay:
-        now = session.scalars(select(func.clock_timestamp())).one()
         item.retry_at = now + delay
     session.flush()
     if run.state == ProbeRunState.RUNNING:

@@ -188,8 +188,6 @@ def resume_run(session: Session, name: str, *, actor: str) -> models.ProbeRun:
         return run
     had_failed = run.state == ProbeRunState.FAILED
     transition(session, run, ProbeRunState.RUNNING, actor=actor)
-    if run.started_at is None:
-        run.started_at = _now(session)
     item = models.ProbeItem
     if had_failed:
         failed = update(item).where(item.probe_run_id == run.id, item.state == "failed")
@@ -233,15 +231,17 @@ def transition(
     from_state = ProbeRunState(run.state)
     if to_state not in TRANSITIONS[from_state]:
         raise ProbeRunStateError(f"Probe run {run.name} is {from_state}; it cannot become {to_state}.")
+    # Asked for first: what the constraints want together is written together.
+    now = _now(session)
     run.state = to_state.value
     # A finished run keeps the time at which it finished when it is assembled.
     if to_state not in ENDED:
         run.finished_at = None
     elif run.finished_at is None:
-        run.finished_at = _now(session)
+        run.finished_at = now
     run.failure_reason = reason if to_state is ProbeRunState.FAILED else None
     if to_state is ProbeRunState.RUNNING and run.started_at is None:
-        run.started_at = _now(session)
+        run.started_at = now
     _log(session, run, from_state=from_state.value, actor=actor, reason=reason)
 
 
