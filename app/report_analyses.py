@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.evaluator.curves import find_beta_match, find_beta_sat, mean_accuracy_at, mean_accuracy_at_grid
@@ -21,7 +20,7 @@ from app.evaluator.dynamics import (
 )
 from app.evaluator.efficiency import measure_efficiency
 from app.evaluator.fast_frontier import solve_frontier_fast
-from app.evaluator.measurements import ALL_SPLITS, Measurements
+from app.evaluator.measurements import Measurements
 from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.reference import CellReference, build_uninformed
 from app.evaluator.segmentation import Partition, merge_partition
@@ -35,7 +34,7 @@ from app.evaluator.traces import (
     summarise_by_difficulty,
     summarise_traces,
 )
-from app.files.columns import split_lists
+from app.files.blocks import load_blocks
 from app.files.documents import frontier_document, overthinking_document
 from app.files.snapshot import Snapshot
 from app.report_examples import find_question_example, find_shape_examples
@@ -119,7 +118,7 @@ def analyse_step_lengths(snapshot: Snapshot, measurements: Measurements) -> Docu
     """
     target = snapshot.manifest.raw.get("target_step_tokens")
     partitions = [{"step_tokens": target, "is_recorded": True, "models": summarise_model_steps(measurements)}]
-    blocks = _load_blocks(snapshot, measurements)
+    blocks = load_blocks(snapshot, measurements.split)
     if blocks is not None:
         partitions += [
             {"step_tokens": step_tokens, "is_recorded": False, "models": _repartition(blocks, step_tokens)}
@@ -199,30 +198,6 @@ def _explain(figures: Document) -> Document:
     """Give E3 and AES one reason, as the other objects have it."""
     reasons = [figures.pop(name) for name in ("e3_reason", "aes_reason")]
     return {**figures, "reason": next((reason for reason in reasons if reason), None)}
-
-
-def _load_blocks(snapshot: Snapshot, measurements: Measurements) -> dict[str, Partition] | None:
-    """Return each model's blocks before merging in the split; None unless every trajectory has them."""
-    questions, trajectories = snapshot.questions, snapshot.trajectories
-    if measurements.split != ALL_SPLITS:
-        questions = questions.filter(pc.equal(questions["split"], measurements.split))
-    chosen = {
-        (row["benchmark"], row["question_id"]) for row in questions.select(["benchmark", "question_id"]).to_pylist()
-    }
-    units = zip(trajectories["benchmark"].to_pylist(), trajectories["question_id"].to_pylist(), strict=True)
-    kept = trajectories.select(["model", "block_tokens"]).filter(pa.array([unit in chosen for unit in units]))
-    if kept["block_tokens"].null_count:
-        return None
-    return {
-        model: _read_partition(kept.filter(pc.equal(kept["model"], model))["block_tokens"])
-        for model in dict.fromkeys(cell.model for cell in measurements.cells)
-    }
-
-
-def _read_partition(column: pa.ChunkedArray) -> Partition:
-    lists = split_lists(column)
-    offsets = np.concatenate([[0], np.cumsum(lists.lengths)]).astype(np.int64)
-    return Partition(offsets, lists.values.astype(np.int64))
 
 
 def _list_other_targets(target: int | None) -> tuple[int, ...]:
