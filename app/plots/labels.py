@@ -86,7 +86,13 @@ def find_clear_place(curves: Sequence[FloatArray], level: float, *, span: int) -
     >>> find_clear_place([np.array([5.0, 5.0, 9.0, 9.0])], 5.0, span=2)
     (2, 4.0)
     """
-    nearest = np.min(np.abs(np.stack(curves) - level), axis=0)
+    away = np.stack(curves) - level
+    # A step from one side to the other passes through the text, however far off both of its ends are.
+    crosses = away[:, :-1] * away[:, 1:] < 0
+    distance = np.abs(away)
+    distance[:, :-1][crosses] = 0
+    distance[:, 1:][crosses] = 0
+    nearest = distance.min(axis=0)
     clearance = np.lib.stride_tricks.sliding_window_view(nearest, span).min(axis=1)
     start = int(np.argmax(clearance))
     return start, float(clearance[start])

@@ -47,6 +47,12 @@ def test_the_clear_place_is_the_farthest_and_of_equals_the_leftmost() -> None:
     assert find_clear_place([curve, np.array([9.0, 9.0, 9.0, 4.0, 4.0, 9.0, 9.0])], 4.0, span=1) == (0, 4.0)
 
 
+def test_a_step_past_the_text_is_not_clear_of_it() -> None:
+    # It rises from 0 to 9 between the first two places; both are far from 4, and the rise runs through it.
+    assert find_clear_place([np.array([0.0, 9.0, 9.0, 9.0])], 4.0, span=2) == (2, 5.0)
+    assert find_clear_place([np.array([0.0, 9.0])], 4.0, span=2) == (0, 0.0)
+
+
 def test_a_long_name_loses_its_middle() -> None:
     assert shorten("x" * MAX_LABEL_CHARACTERS) == "x" * MAX_LABEL_CHARACTERS
     shortened = shorten("method-one-with-a-threshold-of-0.25")
