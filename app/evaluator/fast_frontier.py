@@ -20,7 +20,7 @@ from app.evaluator.frontier import Frontier, UnitActions, build_unit_actions
 from app.evaluator.measurements import Cell, IntArray, Measurements
 from app.evaluator.strategies import Strategy
 
-_RULES = Rules(first_ratio=16.0, growth=2.0, repair=True, rerun=True)
+_RULES = Rules(first_ratio=16.0, growth=2.0)
 # Costs of this size stand for "unreachable"; twice as much still fits into the type.
 _NARROW, _WIDE = np.int32(2**29), np.int64(2**61)
 
@@ -127,7 +127,7 @@ def solve_units(actions: UnitActions, multiplicity: IntArray | None = None) -> C
 
 
 def _solve_units(actions: UnitActions, copies: IntArray, *, plan: Plan, rules: Rules) -> CertifiedPoints:
-    """Solve; tests hand in other plans and rules to show what bands, certificate and repair are for."""
+    """Solve; tests hand in other plans and rules, whose bands have to grow."""
     base = int((actions.reward[actions.offsets[:-1]] * copies).sum())
     path = build_path(actions, copies)
     if path.slope.size == 0:

@@ -30,20 +30,16 @@ _VECTORS = np.uint64(2**64 - _VECTOR)
 
 
 class Rules(NamedTuple):
-    """How bands are chosen. Whoever changes the last two gets wrong frontiers: they exist for tests that show this.
+    """How bands are chosen, which decides how fast frontiers are found, and not which.
 
     Attributes
     ----------
     first_ratio : a chunk's first band, as a multiple of its width.
     growth : what a band that proves too narrow is multiplied with, unless less is enough.
-    repair : whether the ends of a unit's segments are made to rise along the unit.
-    rerun : whether a chunk whose band proves too narrow is solved again.
     """
 
     first_ratio: float
     growth: float
-    repair: bool
-    rerun: bool
 
 
 class Chunk(NamedTuple):
@@ -126,7 +122,7 @@ def sweep_chunks(
     ...     base_reward=1,
     ...     breaks=np.array([0, 2]),
     ...     widths=np.array([1.0]),
-    ...     rules=Rules(first_ratio=3.0, growth=2.0, repair=True, rerun=True),
+    ...     rules=Rules(first_ratio=3.0, growth=2.0),
     ...     unreachable=np.int32(2**29),
     ... )
     >>> cost.tolist(), reward.tolist(), band.tolist(), needed.round(6).tolist()
@@ -148,8 +144,6 @@ def _sweep_chunks(
     widths: FloatArray,
     first_ratio: float,
     growth: float,
-    repair: Any,
-    rerun: Any,
     unreachable: Any,
     cost: IntArray,
     gain: IntArray,
@@ -182,12 +176,12 @@ def _sweep_chunks(
         band = widths[c] * first_ratio
         while True:
             chunk = Chunk(start, stop, slope[start], high, band)
-            groups = _find_groups(action_cost, action_reward, path, chunk, room, repair)
+            groups = _find_groups(action_cost, action_reward, path, chunk, room)
             least = _sweep(action_cost, action_reward, path, chunk, groups, room, unreachable)
             end, need = _trace(path, chunk, groups.cost, base_reward, least, points, at)
             # Rounded up, so that what is enough in floats is enough in fractions too.
             need = need * (1 + _WIDER) + _WIDER
-            if need <= band or not rerun:
+            if need <= band:
                 break
             # What a narrow band seems to need is too much: it shrinks as better points come into reach.
             band = min(need, max(growth * band, need / 16))
@@ -198,9 +192,7 @@ def _sweep_chunks(
 
 
 @compiled_part
-def _find_groups(
-    action_cost: IntArray, action_reward: IntArray, path: Path, chunk: Chunk, room: Room, repair: Any
-) -> Groups:
+def _find_groups(action_cost: IntArray, action_reward: IntArray, path: Path, chunk: Chunk, room: Room) -> Groups:
     """Find what is open in the chunk."""
     # An increment gains at least one probe, so outside these slopes every segment is surely taken, or surely not.
     start = chunk.start
@@ -211,8 +203,7 @@ def _find_groups(
         stop += 1
     _find_states(path, chunk, start, stop, room)
     _widen_ends(action_cost, action_reward, path, chunk, start, stop, room)
-    if repair:
-        _repair_ends(path, start, stop, room)
+    _repair_ends(path, start, stop, room)
     n, cost, gain = _join_segments(path, start, stop, room)
     lowest, width, ends = _sort_groups(room, n, chunk.high)
     return Groups(n, cost, gain, lowest, width, ends)

@@ -21,6 +21,7 @@ from app.evaluator.frontier import Frontier, UnitActions, build_unit_actions, so
 from app.evaluator.measurements import Cell, Measurements
 from app.evaluator.strategies import Strategy
 from app.files.snapshot import load_measurements, read_snapshot
+from app.files.synthetic import draw_snapshot
 
 DR, FB, DEE = Strategy.DYNAMIC_ROUTING, Strategy.FIXED_BUDGET, Strategy.DYNAMIC_EARLY_EXIT
 Questions = list[list[list[tuple[int, int]]]]
@@ -228,3 +229,17 @@ def test_same_input_same_bytes(as_cell: AsCell) -> None:
         once, twice = (solve_frontier_fast(cell, strategy) for _ in range(2))
         assert columns(once) == columns(twice)
         assert once.cost.tobytes() == twice.cost.tobytes()
+
+
+def test_every_frontier_of_a_snapshot_of_the_papers_scale() -> None:
+    measurements = load_measurements(draw_snapshot(scale=1.0))
+    assert len(measurements.cells) == 24
+    n_points = 0
+    for cell in measurements.cells:
+        assert cell.trajectories_per_question == 16
+        for strategy in Strategy:
+            frontier = assert_equal_to_textbook(cell, strategy)
+            certificate = certificate_of(frontier)
+            assert (certificate.needed <= certificate.band).all()
+            n_points += len(frontier.cost)
+    assert n_points > 1_000_000

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
+from app.evaluator import fast_frontier, fast_sweep
 from app.evaluator.certificates import check_certificate
 from app.evaluator.fast_frontier import CertifiedPoints, Plan, _solve_units, solve_units
-from app.evaluator.fast_path import FloatArray, Path
+from app.evaluator.fast_path import FloatArray
+from app.evaluator.fast_path import Path as GreedyPath
 from app.evaluator.fast_sweep import Rules
 from app.evaluator.frontier import UnitActions
 from app.evaluator.measurements import IntArray
@@ -18,7 +23,7 @@ from app.evaluator.measurements import IntArray
 Outcomes = list[tuple[int, int]]
 SHAPES = ("convex", "late jump", "flat", "linear", "zero cost", "equal costs", "mixed")
 # Bands start at the widths of the plan, so that nearly all of them prove too narrow and have to grow.
-RULES = Rules(first_ratio=1.0, growth=1.7, repair=True, rerun=True)
+RULES = Rules(first_ratio=1.0, growth=1.7)
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def draw_outcomes(rng: np.random.Generator, shape: str, n: int) -> Outcomes:
 def plan_tightly(width: float, per_chunk: int) -> Plan:
     """Return the plan of chunks of so many segments, all with bands of this width."""
 
-    def plan(path: Path) -> tuple[IntArray, FloatArray]:
+    def plan(path: GreedyPath) -> tuple[IntArray, FloatArray]:
         n = path.slope.size
         breaks = np.append(np.arange(0, n, per_chunk), n).astype(np.int64)
         return breaks, np.full(breaks.size - 1, width)
@@ -141,12 +146,54 @@ def test_one_unit(shape: str) -> None:
         assert points_of(instance.solve(RULES)) == instance.enumerate()
 
 
-def test_without_the_certificate_points_are_missing() -> None:
-    # Each chunk is solved once, within the band guessed for it, however narrow.
-    unchecked = RULES._replace(rerun=False)
+@pytest.fixture(scope="module")
+def mutate(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], ModuleType]:
+    """The function that loads a copy of the solver's source in which a part of the text is replaced."""
+
+    def load(source: str, replacement: str) -> ModuleType:
+        text = Path(fast_sweep.__file__).read_text(encoding="utf-8")
+        assert text.count(source) == 1
+        path = tmp_path_factory.mktemp("mutated") / "mutated_sweep.py"
+        path.write_text(text.replace(source, replacement), encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def without_certificate(mutate: Callable[[str, str], ModuleType]) -> ModuleType:
+    """The solver that takes each chunk as it comes out within the band guessed for it, however narrow."""
+    return mutate("if need <= band:", "if True:")
+
+
+@pytest.fixture(scope="module")
+def without_repair(mutate: Callable[[str, str], ModuleType]) -> ModuleType:
+    """The solver that may open a unit's later segment before an earlier, larger one, and take it without that."""
+    return mutate("    _repair_ends(path, start, stop, room)\n", "")
+
+
+@pytest.mark.parametrize("mutant", ["without_certificate", "without_repair"])
+def test_the_comparison_with_enumeration_fails_on_mutants(
+    mutant: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = request.getfixturevalue(mutant)
+    monkeypatch.setattr(fast_frontier, "sweep_chunks", module.sweep_chunks)
+    with pytest.raises(AssertionError):
+        test_equals_enumeration_on_thousands_of_adversarial_instances()
+
+
+def test_without_the_certificate_points_are_missing(
+    without_certificate: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_frontier, "sweep_chunks", without_certificate.sweep_chunks)
     n_wrong = 0
     for instance in draw_instances(4, 1000):
-        points = instance.solve(unchecked)
+        points = instance.solve(RULES)
         wrong = points_of(points) != instance.enumerate()
         n_wrong += wrong
         # The certificate tells of every frontier that is wrong: the bands were too narrow.
@@ -155,21 +202,20 @@ def test_without_the_certificate_points_are_missing() -> None:
     assert n_wrong > 100
 
 
-def test_without_the_repair_some_frontiers_are_wrong() -> None:
-    # A unit's later segment may be opened before an earlier, larger one, and is then taken without it.
-    broken = RULES._replace(repair=False)
-    n_wrong = sum(points_of(i.solve(broken)) != i.enumerate() for i in draw_instances(1, 3000))
-    assert n_wrong > 5
-
-
-def test_repair_by_hand() -> None:
-    # Chosen so that, alone, the small last segment seems open at slopes at which the larger one before it is closed.
-    instance = next(
-        i for i in draw_instances(1, 6000) if points_of(i.solve(RULES._replace(repair=False))) != i.enumerate()
-    )
-    assert points_of(instance.solve(RULES)) == instance.enumerate()
-    # What is found instead looks as good as certified: the repair is what makes the program's combinations real.
-    assert instance.check(instance.solve(RULES._replace(repair=False))) == ()
+def test_without_the_repair_some_frontiers_are_wrong(
+    without_repair: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_frontier, "sweep_chunks", without_repair.sweep_chunks)
+    wrong = []
+    for instance in draw_instances(1, 3000):
+        points = instance.solve(RULES)
+        if points_of(points) != instance.enumerate():
+            wrong.append(instance)
+            # It looks as good as certified: the repair is what makes the program's combinations real.
+            assert instance.check(points) == ()
+    assert len(wrong) > 5
+    monkeypatch.undo()
+    assert all(points_of(instance.solve(RULES)) == instance.enumerate() for instance in wrong)
 
 
 def tampered(points: CertifiedPoints, **columns: np.ndarray) -> CertifiedPoints:
