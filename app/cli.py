@@ -28,6 +28,7 @@ from app.cli_output import (
     report_error,
     show_progress,
 )
+from app.cli_probe_runs import probe_run_app
 from app.cli_worker import worker_app
 from app.errors import AppError, ContentError
 from app.evaluator.strategies import Strategy
@@ -67,6 +68,7 @@ app = typer.Typer(
 snapshot_app = typer.Typer(no_args_is_help=True, help="Verify, import, export, list and freeze snapshots.")
 app.add_typer(snapshot_app, name="snapshot")
 app.add_typer(worker_app, name="worker")
+app.add_typer(probe_run_app, name="probe-run")
 
 
 def main() -> None:

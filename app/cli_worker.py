@@ -28,6 +28,47 @@ def worker_score(
     run_scoring_worker(config, concurrency=concurrency, until_idle=until_idle)
 
 
+@worker_app.command("probe")
+def worker_probe(
+    model: Annotated[
+        str | None, typer.Option("--model", help="Measure this model only; all if not given.", show_default=False)
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            metavar="URL",
+            help="Generate on an OpenAI-compatible server that takes token ids, not here.",
+            show_default=False,
+        ),
+    ] = None,
+    served_model: Annotated[
+        str | None,
+        typer.Option(
+            "--served-model", help="The server's name for the model, if it serves several.", show_default=False
+        ),
+    ] = None,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="Stop when no question is left.")] = False,
+) -> None:
+    """Measure the questions of running probe runs, until stopped; a killed worker loses the one in hand at most."""
+    import os
+
+    from app.config import load_config
+    from app.log import configure_logging
+    from worker.equipment import API_KEY_VARIABLE, local_equipment, server_equipment
+    from worker.measuring import run_probe_worker
+
+    if server is not None and model is None:
+        raise typer.BadParameter("a server serves what it has loaded: name the runs' model", param_hint="--model")
+    config = load_config()
+    configure_logging(config.log_level)
+    if server is None:
+        equipment = local_equipment()
+    else:
+        equipment = server_equipment(server, served_model=served_model, api_key=os.environ.get(API_KEY_VARIABLE))
+    run_probe_worker(config, equipment=equipment, model=model, until_idle=until_idle)
+
+
 @worker_app.command("audit-boundaries")
 def audit_boundaries(
     tokenizer: Annotated[

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,9 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
+from app.db.embedded import open_database
+from app.db.migrations import upgrade_database
+from app.db.session import make_engine, session_factory
 from app.errors import AppError
 from app.files.profiles import Profile
 from app.services import jobs, probe_items
@@ -260,7 +265,7 @@ class MeasuringWorker:
             instruction=lease.instruction,
             direct_instruction=lease.direct_instruction,
             progress=self._note_progress,
-            worker=self._describe(),
+            worker=self._equipment.versions,
         )
 
     def _record(self, lease: Lease, record: QuestionRecord) -> None:
@@ -312,6 +317,34 @@ class MeasuringWorker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def run_probe_worker(
+    config: Config, *, equipment: Equipment, model: str | None = None, until_idle: bool = False
+) -> None:
+    """Measure the questions of running probe runs until SIGINT or SIGTERM.
+
+    Parameters
+    ----------
+    model : takes runs of this model only; None takes them all, and loads another engine when a run needs it.
+    until_idle : ends when no running run of the model has a question left that is not done or failed.
+    """
+    with open_database(config) as url:
+        engine = make_engine(url, pool_size=config.database_pool_size)
+        try:
+            upgrade_database(engine)
+            sessions = session_factory(engine)
+            worker = MeasuringWorker(
+                config, url, sessions=sessions, equipment=equipment, actor=name_actor(), model=model
+            )
+            worker.run(until_idle=until_idle)
+        finally:
+            engine.dispose()
+
+
+def name_actor() -> str:
+    """Return what this process is called in logs and on pages: its machine and its number."""
+    return f"worker {socket.gethostname()}:{os.getpid()}"
 
 
 @jobs.queue.task(name=jobs.PROBE_QUESTION, queue=jobs.PROBE_QUESTION, pass_context=True)

@@ -34,6 +34,12 @@ class AnswerGrader(Interface):
     def grade(self, question: Question, answers: Sequence[str]) -> list[Verdict]:
         """Return one verdict an answer."""
 
+    def require_sandbox(self) -> object:
+        """Raise unless programs can be graded here."""
+
+    def describe(self) -> dict[str, str]:
+        """Return the versions and choices that verdicts depend on."""
+
 
 @dataclass
 class Meter:
@@ -135,13 +141,16 @@ def measure_question(
     instruction, direct_instruction : of the question set; without the second there is no prompt without thinking.
     progress : told what is being done, and how many requests of how many are finished; what it raises ends the
         measurement.
-    worker : who measures, with versions; kept with the record.
+    worker : versions of the code that measures; kept with the record beside those of the engine and the grader.
 
     Notes
     -----
     Section 3.1, appendix A.2. All probes of a question are one call of the engine, which orders them by the prefix
     that they share. An empty trajectory has one position, at which it is probed like any other.
     """
+    if question.kind == "code":
+        # Before hours of generation, not after them.
+        grader.require_sandbox()
     measuring = Measuring(
         engine=engine,
         builder=builder,
@@ -156,7 +165,10 @@ def measure_question(
     direct = _answer_directly(measuring, direct_instruction)
     records = _grade(measuring, grader, thinkings, margins=margins, probes=probes, direct=direct)
     return QuestionRecord(
-        trajectories=records, accounting=measuring.meter.read(), worker=worker or {}, grader_version=GRADER_VERSION
+        trajectories=records,
+        accounting=measuring.meter.read(),
+        worker={**(worker or {}), **engine.describe(), **grader.describe()},
+        grader_version=GRADER_VERSION,
     )
 
 

@@ -269,7 +269,12 @@ def _count_items(session: Session, run: models.ProbeRun) -> _Counts:
     ).where(item.probe_run_id == run.id)
     seconds, prompt, generated, told, cached = session.execute(sums).one()
     return _Counts(
-        n_of, float(seconds), int(prompt), int(generated), int(told), None if cached is None else int(cached)
+        n_of=n_of,
+        seconds=float(seconds or 0),
+        prompt_tokens=int(prompt or 0),
+        generated_tokens=int(generated or 0),
+        told_prompt_tokens=int(told or 0),
+        cached_tokens=None if cached is None else int(cached),
     )
 
 
@@ -312,7 +317,7 @@ def _list_reasons(session: Session, run: models.ProbeRun) -> tuple[FailureReason
         .order_by(n_failed.desc(), func.count().desc(), item.reason)
         .limit(MAX_REASONS)
     )
-    return tuple(FailureReason(*found) for found in session.execute(query))
+    return tuple(FailureReason(str(reason), n, failed) for reason, n, failed in session.execute(query))
 
 
 def _find_snapshot_name(session: Session, run: models.ProbeRun) -> str | None:
