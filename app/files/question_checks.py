@@ -14,7 +14,7 @@ from app.files.problems import ProblemCollector, suggest
 FORMAT = "otboard-questions/1"
 KINDS = ("mathematics", "choice", "code")
 TEST_KINDS = ("stdin", "function")
-MAX_TEXT = 16 * 2**20
+MAX_TEXT = 2**27
 MAX_OPTIONS = 26
 MAX_DIFFICULTY = 2**31 - 1
 
