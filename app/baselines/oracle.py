@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from app.evaluator.curves import Curve
-from app.evaluator.frontier import Frontier, solve_policies
+from app.evaluator.frontier import Frontier
 from app.evaluator.measurements import Cell, IntArray, Measurements
 from app.evaluator.strategies import ActionTable, CellActions, Strategy
 
@@ -57,7 +57,10 @@ def build_actions(
 
 def _build_cell_actions(cell: Cell, strategy: Strategy, *, frontier: Frontier, n_settings: int) -> CellActions:
     chosen = choose_points(frontier.curve, n_settings)
-    policies = solve_policies(cell, strategy, frontier.correct[chosen].tolist())
+    # As in `build_actions`.
+    from app.evaluator.fast_policies import solve_policies_fast
+
+    policies = solve_policies_fast(cell, strategy, frontier.correct[chosen].tolist())
     of_setting = np.arange(n_settings) * len(chosen) // n_settings
     return CellActions(covered=np.ones(n_settings, dtype=np.bool_), actions=policies[of_setting])
 
