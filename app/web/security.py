@@ -126,6 +126,8 @@ ConfigDep = Annotated[Config, Depends(get_config)]
 SessionDep = Annotated[Session, Depends(get_session, scope="function")]
 ReaderDep = Annotated[Identity | None, Depends(current_account)]
 AccountDep = Annotated[Identity, Depends(require_account)]
+# Who may measure models and look on: everybody with an account, until accounts have roles.
+OperatorDep = AccountDep
 
 
 async def receive_upload(request: Request, config: ConfigDep, account: AccountDep) -> AsyncIterator[ReceivedForm]:
