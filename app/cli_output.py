@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -108,7 +109,36 @@ def show_progress(what: str) -> Iterator[Callable[[str, float], None]]:
         def report(description: str, share: float) -> None:
             progress.update(task, description=_printable(description), completed=share)
 
-        yield report
+        with _show_notes(progress.console):
+            yield report
+
+
+@contextmanager
+def _show_notes(console: Console) -> Iterator[None]:
+    """Print above the bar, if there is one, that loops are being compiled: the bar stands still meanwhile."""
+    logger = logging.getLogger("app.evaluator.compiled")
+    handler, level = _Notes(console), logger.level
+    if not console.is_terminal:
+        yield
+        return
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _Notes(logging.Handler):
+    """Prints messages as they are."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self.console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.console.print(record.getMessage(), markup=False)
 
 
 def _list_problems(problems: Sequence[Problem]) -> Rows:
