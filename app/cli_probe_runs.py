@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from app.cli_assemble import assemble, regrade
 from app.cli_options import FormatOption
 from app.cli_output import Format, Rows, print_result
 
@@ -110,11 +111,11 @@ def create(
             profile=found,
             protocol=protocol,
             question_sets=question_sets,
-            actor=_actor(),
+            actor=name_actor(),
             title=title,
             priority=priority,
         )
-        return run if hold else probe_runs.start_run(session, run.name, actor=_actor())
+        return run if hold else probe_runs.start_run(session, run.name, actor=name_actor())
 
     _act(act, output_format)
 
@@ -224,7 +225,7 @@ def pause(name: RunName, reason: ReasonOption = None, output_format: FormatOptio
     """Hand out no more questions of a run; those in workers' hands are finished."""
     from app.services.probe_runs import pause_run
 
-    _act(lambda session: pause_run(session, name, actor=_actor(), reason=reason), output_format)
+    _act(lambda session: pause_run(session, name, actor=name_actor(), reason=reason), output_format)
 
 
 @probe_run_app.command("resume")
@@ -232,7 +233,7 @@ def resume(name: RunName, output_format: FormatOption = Format.TABLE) -> None:
     """Start a held run, or go on with a paused or failed one; questions that failed are tried anew."""
     from app.services.probe_runs import resume_run
 
-    _act(lambda session: resume_run(session, name, actor=_actor()), output_format)
+    _act(lambda session: resume_run(session, name, actor=name_actor()), output_format)
 
 
 @probe_run_app.command("cancel")
@@ -240,7 +241,7 @@ def cancel(name: RunName, reason: ReasonOption = None, output_format: FormatOpti
     """End a run for good; workers put down the questions in their hands."""
     from app.services.probe_runs import cancel_run
 
-    _act(lambda session: cancel_run(session, name, actor=_actor(), reason=reason), output_format)
+    _act(lambda session: cancel_run(session, name, actor=name_actor(), reason=reason), output_format)
 
 
 @probe_run_app.command("priority")
@@ -252,7 +253,11 @@ def priority(
     """Give a run another priority; put `--` before a negative one."""
     from app.services.probe_runs import set_priority
 
-    _act(lambda session: set_priority(session, name, priority=value, actor=_actor()), output_format)
+    _act(lambda session: set_priority(session, name, priority=value, actor=name_actor()), output_format)
+
+
+probe_run_app.command("assemble")(assemble)
+probe_run_app.command("regrade")(regrade)
 
 
 def _act(act: Callable[[Session], models.ProbeRun], output_format: Format) -> None:
@@ -308,7 +313,7 @@ def _build_protocol(profile: Profile, *, seed_name: str, **chosen: int | None) -
     return build_protocol(profile, seed_name=seed_name, **chosen)
 
 
-def _actor() -> str:
+def name_actor() -> str:
     """Return who acts, for the run's log."""
     import getpass
 
