@@ -29,7 +29,7 @@ _CORRECT_OPTION = re.compile(
     r"\b(?:correct|right|best)\s+(?:option|choice)[*_]*\s*(?:\bis\b|:)[*_]*:?[*_]*([^\n]*)", re.IGNORECASE
 )
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
-_SEVERAL_LETTERS = re.compile(r"[(\[]?[A-Z][)\]]?(?:\s*(?:,|/|&|and|or|\s)\s*[(\[]?[A-Z][)\]]?)+\.?")
+_SEVERAL_LETTERS = re.compile(r"[(\[]?[A-Z][)\]]?(?:\s*(?:,|/|&|\band\b|\bor\b)\s*[(\[]?[A-Z][)\]]?)+\.?")
 _BOLD = re.compile(
     r"\*\*\s*[(\[]?([A-Za-z])[)\]]?\s*[.:]?\s*\*\*|\*\*\s*(?:[(\[]([A-Z])[)\]]|([A-Z])[).:])\s+([^*\n]+)\*\*"
 )
@@ -92,10 +92,10 @@ def resolve_option(text: str, options: Sequence[str]) -> Extraction:
     by_text = _find_text(text, options)
     if by_text is not None:
         return Extraction(by_text)
-    if match := _LETTER_AND_TEXT.fullmatch(plain):
-        return _label_with_text(match[1] or match[2], match[3], options)
     if _SEVERAL_LETTERS.fullmatch(plain):
         return Extraction(None, Reason.AMBIGUOUS)
+    if match := _LETTER_AND_TEXT.fullmatch(plain):
+        return _label_with_text(match[1] or match[2], match[3], options)
     if (match := _LETTER_AND_REASON.fullmatch(plain)) is not None:
         return _label(match[1], options)
     match = re.match(rf"{_LABEL}([A-Z])\s+(.+)", plain, re.DOTALL)

@@ -86,7 +86,7 @@ class Grader:
             return self._sandbox
 
     def describe(self) -> dict[str, str]:
-        """Return all that a verdict may depend on besides the text: versions and limits, the sandbox's once it was used."""
+        """Return what a verdict depends on besides the text: versions and limits, the sandbox's once it was used."""
         described = {
             "grader": GRADER_VERSION,
             "grader_python": platform.python_version(),

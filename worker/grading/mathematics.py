@@ -25,7 +25,7 @@ MAX_BASED_DIGITS = 200
 SymbolicComparison = Callable[[str, str], bool]
 
 _NUMBER = re.compile(
-    r"(?<![\w.,])(?:\\?\$|€|£)?-?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.?\d+)(?:\s*/\s*\d+)?(?:\s*\\?%)?(?![\d])"
+    r"(?<![\w.,])(?:\\?\$|€|£)?-?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:\s*/\s*\d+)?(?:\s*\\?%)?(?!\d)"
 )
 _EQUALS = re.compile(r"(?<![<>!:=\\])=(?!=)|\\(?:approx|equiv)(?![A-Za-z])|≈")
 _SIMPLE_NAME = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'*(?:\(\s*\w+(?:\s*,\s*\w+)*\s*\))?")

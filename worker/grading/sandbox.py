@@ -95,7 +95,7 @@ class Sandbox:
             stack.callback(os.close, status_read)
             command = [
                 *self._arguments(inside, source, filters),
-                *("--", self._runtime.executable, "-I", "-B", "/sandbox/inside.py", mode, str(status_write)),
+                *("--", self._runtime.executable, "-s", "-P", "-B", "/sandbox/inside.py", mode, str(status_write)),
                 *self.limits.arguments(),
             ]
             user = own_user_id(next(_run_numbers) + os.getpid() * 64)
@@ -112,6 +112,8 @@ class Sandbox:
                     group=user,
                     extra_groups=None if user is None else [],
                 )
+            except OSError as exc:
+                return None, str(exc)
             finally:
                 os.close(status_write)
             with process:

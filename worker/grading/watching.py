@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 _RUNTIME_ERROR_STATUS, _MEMORY_ERROR_STATUS = 64, 65
+_START_SECONDS = 60.0
 _TICK_SECONDS = 0.02
 _END_SECONDS = 10.0
 _MAX_ERROR_BYTES = 4096
@@ -26,7 +28,7 @@ class Limits:
     Attributes
     ----------
     cpu_seconds : of the processor, for each process; it decides before the clock does, whatever else the machine does.
-    clock_seconds : from start to end.
+    clock_seconds : from its start to its end.
     process_bytes : address space of each process.
     total_bytes : memory of all its processes together, looked at every 20 ms.
     n_processes : processes and threads at once.
@@ -79,6 +81,8 @@ class Watch:
         self._process = process
         self._limits = limits
         self._received = {"output": bytearray(), "errors": bytearray(), "status": bytearray()}
+        self._deadline = math.inf
+        self._ended = -1
         self._sources = {process.stdout.fileno(): "output", process.stderr.fileno(): "errors", status: "status"}
 
     def run(self) -> tuple[Run | None, str]:
@@ -95,22 +99,20 @@ class Watch:
 
     def _wait(self) -> Ending | None:
         """Return the limit that was broken, or None once the process has ended and all it printed was read."""
-        deadline = time.monotonic() + self._limits.clock_seconds
+        # The program's time begins when the sandbox stands, which on a busy machine may take a while.
+        self._deadline = time.monotonic() + _START_SECONDS
         next_look = time.monotonic() + _TICK_SECONDS
-        ended = os.pidfd_open(self._process.pid)
+        self._ended = os.pidfd_open(self._process.pid)
         try:
             with selectors.DefaultSelector() as selector:
-                for source in (*self._sources, ended):
+                for source in (*self._sources, self._ended):
                     selector.register(source, selectors.EVENT_READ)
                 while len(selector.get_map()):
-                    now = time.monotonic()
-                    if now >= deadline:
+                    if time.monotonic() >= self._deadline:
                         return "time_limit"
-                    for key, _ in selector.select(min(_TICK_SECONDS, deadline - now)):
-                        if key.fd == ended or not self._read(key.fd):
+                    for key, _ in selector.select(_TICK_SECONDS):
+                        if not self._take(key.fd):
                             selector.unregister(key.fd)
-                        if key.fd == ended:
-                            deadline = min(deadline, time.monotonic() + _END_SECONDS)
                     if len(self._received["output"]) > self._limits.output_bytes:
                         return "output_limit"
                     if time.monotonic() >= next_look:
@@ -118,13 +120,18 @@ class Watch:
                             return "memory_limit"
                         next_look = time.monotonic() + _TICK_SECONDS
         finally:
-            os.close(ended)
+            os.close(self._ended)
         return None
 
-    def _read(self, source: int) -> bool:
-        """Read a piece of what was written; False at its end."""
+    def _take(self, source: int) -> bool:
+        """Take note of what a source has to say; False once it has said everything."""
+        if source == self._ended:
+            self._deadline = min(self._deadline, time.monotonic() + _END_SECONDS)
+            return False
         piece = os.read(source, 1 << 16)
         name = self._sources[source]
+        if name == "status" and piece:
+            self._deadline = time.monotonic() + self._limits.clock_seconds
         if name == "output" or len(self._received[name]) < _MAX_ERROR_BYTES:
             self._received[name] += piece
         return bool(piece)
