@@ -207,7 +207,8 @@ class PromptBuilder:
         if len(bare) > 1 and bare[-1] in header and header[0] in openings:
             # A channel's header with something missing or something more.
             end = header.index(bare[-1])
-            is_answer = bool(set(self._answer_name()) & set(header[:end]))
+            name = self._answer_name()
+            is_answer = bool(name) and _find(header[:end], name, 0) is not None
             return (None, NO_START) if is_answer else (end + 1, MALFORMED_START)
         return 0, NO_START
 
