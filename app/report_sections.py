@@ -188,6 +188,10 @@ def show_frontiers(document: Document) -> Section:
     parts: list[str | PanelGroup] = [PanelGroup([panels.panel_macro_frontiers(document)], STRATEGY_KEY)]
     if document["intervals"] is not None and (panel := panels.panel_interval_frontiers(document)) is not None:
         parts.append(PanelGroup([panel]))
+        text.append(
+            "Bands of routing and of fixed budgets lie too high, since replicates repeat trajectories within a "
+            "question; where the solid line is not in the middle of its band, trust the line."
+        )
     parts.append(_tabulate_frontiers(document))
     if len(document["models"]) > 1:
         parts.append(PanelGroup(panels.panel_model_frontiers(document), STRATEGY_KEY))
