@@ -11,6 +11,7 @@ import functools
 import hashlib
 import random
 import re
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,13 +103,14 @@ class ScriptedEngine:
     """Thinks in paragraphs of random letters, and is right more often the more it has thought.
 
     `calls` are the requests of each call, `margin_prompts` those of all end margins. `faults` are raised instead of
-    answering a call, one each until none is left.
+    answering a call, one each until none is left. The call numbered `hangs_at`, from 1, never answers.
     """
 
     tells_cached: bool = True
     calls: list[list[Request]] = field(default_factory=list)
     margin_prompts: list[tuple[int, ...]] = field(default_factory=list)
     faults: list[Exception] = field(default_factory=list)
+    hangs_at: int | None = None
     is_closed: bool = False
 
     def generate(
@@ -116,6 +118,8 @@ class ScriptedEngine:
     ) -> list[Completion]:
         """Return one completion a request."""
         self.calls.append(list(requests))
+        if len(self.calls) == self.hangs_at:
+            threading.Event().wait()
         if self.faults:
             raise self.faults.pop(0)
         completions = []
@@ -210,11 +214,12 @@ def main() -> None:
     """Be a measuring worker."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--until-idle", action="store_true")
-    parser.add_argument("--model")
+    parser.add_argument("--hangs-at", type=int)
     chosen = parser.parse_args()
     config = load_config()
     configure_logging(config.log_level)
-    run_probe_worker(config, equipment=make_equipment(), model=chosen.model, until_idle=chosen.until_idle)
+    equipment = make_equipment(lambda _: ScriptedEngine(hangs_at=chosen.hangs_at))
+    run_probe_worker(config, equipment=equipment, until_idle=chosen.until_idle)
 
 
 def broken_engine() -> EngineError:
