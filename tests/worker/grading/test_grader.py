@@ -157,9 +157,9 @@ def test_equal_answers_get_equal_verdicts_in_their_places(grader: Grader) -> Non
 def test_very_long_answers(grader: Grader) -> None:
     answers = [
         "so " * 1_000_000 + r"\boxed{5}",
-        r"\boxed{" * 100_000,
-        r"\boxed{" * 20_000 + "5" + "}" * 20_000,
-        r"\boxed{" + "(" * 900 + "5" + ")" * 900 + "}",
+        r"\boxed{" * 30_000,
+        r"\boxed{" * 5_000 + "5" + "}" * 5_000,
+        r"\boxed{" + "(" * 300 + "5" + ")" * 300 + "}",
         r"\boxed{" + "(1," * 600 + "5" + ")" * 600 + "}",
         r"\boxed{" + "5" * 100_000 + "}",
         r"\boxed{" + "5" * 1_500 + "}",
@@ -209,11 +209,11 @@ def test_random_texts_never_break_the_grader(grader: Grader) -> None:
     ]
     pieces += ["²", "٣", "\n", "A", "(C)", "and", "5 cm", r"\sqrt", "\0", "\ud800", "1e", "."]
     source = random.Random(20260721)
-    texts = ["".join(source.choices(pieces, k=source.randint(1, 20))) for _ in range(3000)]
+    texts = ["".join(source.choices(pieces, k=source.randint(1, 20))) for _ in range(1000)]
     choice = Question("b", "q", "test", "?", reference_answer="A", kind="choice", options=("5 cm", "6 cm", "C"))
-    assert len(grader.grade(choice, texts)) == 3000
+    assert len(grader.grade(choice, texts)) == 1000
     # Few of them reach the processes: those that do take long, and say nothing more.
-    short = [text for text in texts if len(text) < 24][:60]
+    short = [text for text in texts if len(text) < 24][:30]
     assert len(grader.grade(mathematics(r"\frac{1}{2}"), short)) == len(short)
 
 

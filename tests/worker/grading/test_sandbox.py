@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from worker.grading.sandbox import Sandbox
 from worker.grading.seccomp import build_filter
 from worker.grading.watching import Limits, Run, resident_bytes
 
-LIMITS = Limits(cpu_seconds=1, clock_seconds=2.0, total_bytes=256 << 20, output_bytes=1 << 20)
+LIMITS = Limits(cpu_seconds=1, clock_seconds=3.0, total_bytes=256 << 20, output_bytes=1 << 20)
 RIGHT = "print(sum(map(int, input().split())))"
 ADDITION = Question(
     benchmark="b",
@@ -30,7 +31,7 @@ ADDITION = Question(
     prompt="Add two numbers.",
     reference_answer="",
     kind="code",
-    tests=(CodeTest("1 2\n", "3\n"), CodeTest("40 2\n", "42\n")),
+    tests=(CodeTest("1 2\n", "3\n"),),
 )
 
 
@@ -143,7 +144,6 @@ HOSTILE = {
         "    with contextlib.suppress(OSError):\n        os.write(number, b'started')",
         {"wrong_output"},
     ),
-    "forging by the answer to the first test": ("print(3)", {"wrong_output"}),
     "bytes that are no text": ("import sys\nsys.stdout.buffer.write(bytes(range(128, 256)))", {"wrong_output"}),
     "no program at all": ("this is not Python", {"runtime_error"}),
     "a null byte": ("print('\\0')", {"wrong_output"}),
@@ -157,6 +157,13 @@ def test_a_hostile_program_is_wrong_and_the_next_one_is_graded(strict: Grader, n
     assert not hostile.correct
     assert hostile.reason in reasons
     assert right == Verdict(True, RIGHT + "\n", None)
+
+
+def test_the_answer_to_one_test_does_not_pass_another(strict: Grader) -> None:
+    question = replace(ADDITION, tests=(*ADDITION.tests, CodeTest("40 2\n", "42\n")))
+    forged, right = strict.grade(question, [fence("print(3)"), fence(RIGHT)])
+    assert forged.reason == "wrong_output"
+    assert right.correct
 
 
 def test_what_a_program_sees(box: Sandbox) -> None:
