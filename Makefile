@@ -15,7 +15,7 @@ PORT ?= 8000
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format lint types browser lock wheel clean
+.PHONY: help demo serve test check format lint types browser sandbox lock wheel clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,7 +28,7 @@ serve: $(VENV)/server.stamp ## Install, start everything and serve the board
 
 test: check ## Install what the suite needs and run all of it, pages in a real browser included
 
-check: lint types browser ## Format, lint, import contracts, types, migrations and every test
+check: lint types browser sandbox ## Format, lint, import contracts, types, migrations and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 format: $(VENV)/dev.stamp ## Rewrite the code in the project's format
@@ -45,6 +45,9 @@ types: $(VENV)/dev.stamp ## mypy --strict
 
 browser: $(VENV)/dev.stamp ## Make sure that there is a browser for the tests of the pages
 	$(BIN)/python -m tests.browser
+
+sandbox: $(VENV)/dev.stamp ## Make sure that there is a sandbox for the tests of the graders
+	$(BIN)/python -m tests.sandbox_setup
 
 lock: $(VENV)/dev.stamp ## Pin the requirement files anew after a change of the dependencies
 	$(PIP) uv
