@@ -13,12 +13,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 HOST ?= 127.0.0.1
 PORT ?= 8000
 WORKERS ?= 2
+# What the environment of the CPU engine gets in the build for the machine, or goes without.
+UNPINNED := $(foreach name,torch torchvision torchaudio torchcodec triton,--no-emit-package $(name))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format lint types browser sandbox lock wheel clean
+.PHONY: help demo serve test test-worker check format lint types browser sandbox lock wheel clean
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(VENV)/server.stamp ## Install, start everything and serve the board with synthetic data on it
 	exec $(BIN)/otboard serve --demo --host $(HOST) --port $(PORT)
@@ -27,6 +29,9 @@ serve: $(VENV)/server.stamp ## Install, start everything and serve the board
 	exec $(BIN)/otboard serve --host $(HOST) --port $(PORT)
 
 test: check ## Install what the suite needs and run all of it, pages in a real browser included
+
+test-worker: ## Measure a tiny model with real vLLM on the CPU, in an environment kept in the user's cache
+	python=$$($(PYTHON) tests/vllm_environment.py) && PYTHONPATH=. "$$python" -m pytest tests/vllm
 
 check: lint types browser sandbox ## Format, lint, import contracts, types, migrations and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
@@ -51,9 +56,10 @@ sandbox: $(VENV)/dev.stamp ## Make sure that there is a sandbox for the tests of
 
 lock: $(VENV)/dev.stamp ## Pin the requirement files anew after a change of the dependencies
 	$(PIP) uv
-	for kind in "offline:" "server:--extra server" "dev:--extra server --extra worker --group dev"; do \
+	for kind in "offline:" "server:--extra server" "dev:--extra server --extra worker --group dev" \
+		"worker-cpu:--extra server --extra worker --group worker-cpu"; do \
 		$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
-			--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' --quiet \
+			--no-emit-index-url --no-emit-find-links $(UNPINNED) --custom-compile-command 'make lock' --quiet \
 			$${kind#*:} --group build --output-file requirements/$${kind%%:*}.txt; \
 	done
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from app.db.embedded import start_embedded, stop_embedded
 from app.db.migrations import upgrade_database
 from app.db.session import conninfo, make_engine
 from app.files.snapshot import Snapshot, build_snapshot
+
+# The tests with real vLLM run where it is installed: `make test-worker` makes such an environment.
+collect_ignore = [] if find_spec("vllm") else ["vllm"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY.parent / "shared"
