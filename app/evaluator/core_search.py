@@ -4,8 +4,13 @@ At a budget B the greedy path over all units' hull segments breaks inside a segm
 left. No combination gains more than t = floor(e q / p) above the break. Against the break every other choice of a unit,
 dc tokens dearer for dr probes more, loses q dc - p dr >= 0; a combination that beats the best gain known so far loses
 at most Delta = q e - p (best + 1) over all units together. So only units with a choice that loses at most Delta are
-tried, nearest slope first, in an array of least costs by gain, until t is reached or no such unit is left. Both ends
-prove that the reward is the largest one.
+tried, nearest slope first, in an array of least costs by gain.
+
+What units remain have slopes no nearer than the next segment on either side. To gain a probe more from them loses at
+least q dc / dr - p of the next dearer segment, to save a token at least p dr / dc - q of the next cheaper one. A
+combination of the units tried so far that gains too little, or costs too much, must make up for it at that price: if
+with it the loss exceeds Delta it is dropped. The search ends when t is reached, no such unit is left, or no combination
+is. Each end proves that the reward is the largest one.
 """
 
 from __future__ import annotations
@@ -24,25 +29,10 @@ FloatArray = NDArray[np.float64]
 _LOOK_AHEAD = 64
 # Loops over rewards run in whole vectors, past the end of what is possible: so many entries there stand for "none".
 _PAD = 32
+# Relative room for the rounding of floats.
+_WIDER = 1 + 1e-9
 ROOM = 4 * _PAD
 """How many entries more than twice a cell's probes an array of rewards needs."""
-
-
-def describe_events(events: IntArray) -> list[tuple[int, int, int, bool]]:
-    """Return packed events as (trajectory, tokens more, probes more, whether a cap ends there), to be read.
-
-    Examples
-    --------
-    The first trajectory has 4 probes right at 5 tokens. The second has 2 right at 5, 1 at 7, 3 at 9, and 0 at 12, which
-    no cap is worth.
-
-    >>> offsets, retained = np.array([0, 2, 7]), np.array([0, 5, 0, 5, 7, 9, 12], dtype=np.int32)
-    >>> bounds, events = np.empty(2, np.int64), np.empty(5, np.int64)
-    >>> pack_events(offsets, retained, np.array([0, 4, 0, 2, 1, 3, 0], dtype=np.int32), 2, bounds, events)
-    >>> describe_events(events[: bounds[-1]])
-    [(0, 5, 4, False), (1, 5, 2, True), (1, 4, 1, True)]
-    """
-    return [(e & 0xFFFF, e >> 32, (e >> 16 & 0x7FFF) - 0x2000, bool(e >> 31 & 1)) for e in events.tolist()]
 
 
 @compiled
@@ -133,13 +123,12 @@ def _list_choices(
 
 @compiled
 def _add_copies(
-    n: int, copies: int, p: Any, q: Any, limit: Any, choice_cost: Any, choice_gain: Any, old: Any, new: Any,
-    unreachable: Any, low: int, high: int, zero: int
+    n: int, copies: int, choice_cost: Any, choice_gain: Any, old: Any, new: Any, unreachable: Any, low: int, high: int,
+    zero: int
 ) -> Any:  # fmt: skip
     """Let some copies of a unit take one of n choices each, where gains low..high were possible.
 
-    Returns the arrays, their roles swapped as often as needed, and the gains that are possible now without losing more
-    than the limit.
+    Returns the arrays, their roles swapped as often as needed, and the gains that are possible now.
     """
     least_gain = most_gain = choice_gain[0] * 0
     for c in range(n):
@@ -165,11 +154,54 @@ def _add_copies(
         old, new = new, old
         low += least_gain
         high += most_gain
-        while low < high and q * np.int64(old[zero + low]) - p * low > limit:
-            low += 1
-        while low < high and q * np.int64(old[zero + high]) - p * high > limit:
-            high -= 1
     return old, new, low, high
+
+
+@compiled
+def _price_moves(
+    right: int, left: int, p: Any, q: Any, n_segments: int, order: Any, seg_first: Any, seg_last: Any, cost: Any,
+    reward: Any
+) -> Any:  # fmt: skip
+    """Return the least loss of a probe gained from `right` on, and of a token saved by segments up to `left`."""
+    of_probe = of_token = np.inf
+    if right < n_segments:
+        k = order[right]
+        dc = np.float64(cost[seg_last[k]] - cost[seg_first[k]])
+        dr = np.float64(reward[seg_last[k]] - reward[seg_first[k]])
+        of_probe = (q * dc - p * dr) / dr
+    if left >= 0:
+        k = order[left]
+        dc = np.float64(cost[seg_last[k]] - cost[seg_first[k]])
+        dr = np.float64(reward[seg_last[k]] - reward[seg_first[k]])
+        of_token = (p * dr - q * dc) / dc
+    return of_probe, of_token
+
+
+@compiled
+def _is_hopeless(
+    gain: Any, cost: Any, p: Any, q: Any, most: Any, rest: Any, best: Any, of_probe: Any, of_token: Any
+) -> bool:
+    """Whether a combination cannot become better than the best one without losing more than the most."""
+    loss = np.float64(q * cost - p * gain)
+    if gain <= best:
+        loss += of_probe * np.float64(best + 1 - gain)
+    if cost > rest:
+        loss += of_token * np.float64(cost - rest)
+    return bool(loss > most)
+
+
+@compiled
+def _trim(
+    costs: Any, zero: int, low: int, high: int, p: Any, q: Any, rest: Any, best: Any, of_probe: Any, of_token: Any
+) -> Any:
+    """Drop what is hopeless from either end of the gains low..high; nothing is left where low exceeds high."""
+    # Floats decide only what is dropped, and this much too little.
+    most = np.float64(q * rest - p * (best + 1)) * _WIDER + 0.5
+    while low <= high and _is_hopeless(low, np.int64(costs[zero + low]), p, q, most, rest, best, of_probe, of_token):
+        low += 1
+    while low <= high and _is_hopeless(high, np.int64(costs[zero + high]), p, q, most, rest, best, of_probe, of_token):
+        high -= 1
+    return low, high
 
 
 @compiled
@@ -209,9 +241,9 @@ def _is_near(
 
 
 @compiled
-def _find_best(costs: Any, zero: int, high: int, best: Any, rest: Any) -> Any:
-    """Return the largest gain up to `high` that costs at most the rest, or `best` if none is larger."""
-    for y in range(high, best, -1):
+def _find_best(costs: Any, zero: int, low: int, high: int, best: Any, rest: Any) -> Any:
+    """Return the largest gain in low..high that costs at most the rest, or `best` if none is larger."""
+    for y in range(high, max(best, low - 1), -1):
         if costs[zero + y] <= rest:
             return y
     return best
@@ -245,11 +277,20 @@ def _improve(
             )
             if n > 0:
                 old, new, low, high = _add_copies(
-                    n, count, p, q, limit, choice_cost, choice_gain, old, new, unreachable, low, high, zero
+                    n, count, choice_cost, choice_gain, old, new, unreachable, low, high, zero
                 )
-                best = _find_best(old, zero, min(high, target), best, rest)
+                best = _find_best(old, zero, low, min(high, target), best, rest)
                 if best >= target:
                     return best
+            of_probe, of_token = _price_moves(
+                right, left, p, q, n_segments, order, seg_first, seg_last, cost, reward
+            )  # fmt: skip
+            if waiting > 0:
+                # The copies past the break save tokens at its own slope.
+                of_token = 0.0
+            low, high = _trim(old, zero, low, high, p, q, rest, best, of_probe, of_token)
+            if low > high:
+                return best
         if waiting > 0:
             base, count, waiting = seg_last[k], waiting, np.int64(0)
             continue
@@ -366,129 +407,55 @@ def solve_exits(
 
 @compiled
 def solve_caps(
-    question_idx: Any, counts: Any, event_bounds: Any, events: Any, zero_correct: Any, budgets: Any, rewards: Any,
-    one: Any, other: Any, unreachable: Any
+    base: IntArray, starts: IntArray, bounds: IntArray, cost: Any, reward: Any, budgets: Any, rewards: Any, one: Any,
+    other: Any, unreachable: Any
 ) -> None:  # fmt: skip
-    """Fixed budget: a unit is a drawn occurrence, whose actions are listed anew from its question's events.
+    """Fixed budget: a unit is a drawn occurrence, with actions of its own in each replicate.
 
-    `event_bounds`: questions + 1; `events`: int64, packed as `pack_events` says. The others have one row per replicate.
+    The first five are what `list_cap_actions` returns. `budgets`, `rewards` (the result): one row per replicate.
+
+    Examples
+    --------
+    Two units: 5 tokens for 3 probes or 12 for 4, and 6 tokens for 2.
+
+    >>> base, starts, bounds = np.array([1]), np.array([0, 5]), np.array([[0, 3, 5]])
+    >>> cost, reward = np.array([0, 5, 12, 0, 6], np.int32), np.array([0, 3, 4, 0, 2], np.int32)
+    >>> budgets, rewards = np.array([[4, 5, 10, 11, 12, 18]]), np.empty((1, 6), np.int64)
+    >>> room = (np.empty(20 + ROOM, np.int32) for _ in range(2))
+    >>> solve_caps(base, starts, bounds, cost, reward, budgets, rewards, *room, np.int32(2**30 - 1))
+    >>> rewards.tolist()
+    [[1, 4, 4, 6, 6, 7]]
     """
-    n_units = question_idx.shape[1]
-    room = np.int64(0)
-    longest = np.int64(0)
-    for i in range(question_idx.shape[0]):
-        total = np.int64(0)
+    n_units = bounds.shape[1] - 1
+    room = 1
+    longest = np.int64(1)
+    for i in range(bounds.shape[0]):
+        room = max(room, bounds[i, n_units])
         for unit in range(n_units):
-            q = question_idx[i, unit]
-            size = event_bounds[q + 1] - event_bounds[q] + 1
-            total += size
-            longest = max(longest, size)
-        room = max(room, total)
-    bounds = np.empty(n_units + 1, np.int64)
-    cost = np.empty(room, np.int32)
-    reward = np.empty(room, np.int32)
+            longest = max(longest, bounds[i, unit + 1] - bounds[i, unit])
     is_vertex = np.empty(room, np.bool_)
     seg_unit = np.empty(room, np.int32)
     seg_first = np.empty(room, np.int32)
     seg_last = np.empty(room, np.int32)
     slope = np.empty(room, np.float64)
     order = np.empty(room, np.int32)
-    starts = np.empty(4096, np.int64)
+    buckets = np.empty(4096, np.int64)
     copies = np.ones(n_units, np.int32)
     stamp = np.zeros(n_units, np.int64)
     choice_cost = np.empty(longest, np.int64)
     choice_gain = np.empty(longest, np.int64)
-    for i in range(question_idx.shape[0]):
-        base_reward = np.int64(0)
+    for i in range(bounds.shape[0]):
+        of_row = slice(starts[i], starts[i] + bounds[i, n_units])
+        own_cost, own_reward = cost[of_row], reward[of_row]
         n = 0
-        n_segments = 0
         for unit in range(n_units):
-            q = question_idx[i, unit]
-            weights = counts[i, unit]
-            for j in range(weights.size):
-                base_reward += weights[j] * zero_correct[q, j]
-            bounds[unit] = n
-            start = n
-            n = _list_actions(events[event_bounds[q] : event_bounds[q + 1]], weights, n, cost, reward)
-            end = _push_segments(start, n, cost, reward, is_vertex, n_segments, seg_first, seg_last, slope)
-            seg_unit[n_segments:end] = unit
-            n_segments = end
-        bounds[n_units] = n
-        _sort_by_slope(slope[:n_segments], slope[:n_segments].view(np.uint64), order, starts)
+            end = _push_segments(
+                bounds[i, unit], bounds[i, unit + 1], own_cost, own_reward, is_vertex, n, seg_first, seg_last, slope
+            )
+            seg_unit[n:end] = unit
+            n = end
+        _sort_by_slope(slope[:n], slope[:n].view(np.uint64), order, buckets)
         _solve_budgets(
-            budgets[i], rewards[i], base_reward, n_segments, order, seg_unit, seg_first, seg_last, slope, copies,
-            bounds, cost, reward, is_vertex, stamp, choice_cost, choice_gain, one, other, unreachable
+            budgets[i], rewards[i], base[i], n, order, seg_unit, seg_first, seg_last, slope, copies, bounds[i],
+            own_cost, own_reward, is_vertex, stamp, choice_cost, choice_gain, one, other, unreachable
         )  # fmt: skip
-
-
-@compiled
-def _list_actions(events: Any, weights: Any, n: int, cost: Any, reward: Any) -> int:
-    """Add an occurrence's nondominated actions, as costs and gains over no thinking, behind the n there are."""
-    cost[n] = 0
-    reward[n] = 0
-    n += 1
-    tokens = gain = best = np.int64(0)
-    for e in range(events.size):
-        event = events[e]
-        w = np.int64(weights[event & 0xFFFF])
-        tokens += w * (event >> 32)
-        gain += w * (((event >> 16) & 0x7FFF) - 0x2000)
-        # Bit 31 says that all changes at this cap have been counted.
-        if gain > best and event & 0x80000000:
-            best = gain
-            cost[n] = tokens
-            reward[n] = gain
-            n += 1
-    return n
-
-
-@compiled
-def pack_events(
-    offsets: IntArray, retained: Any, correct: Any, per_unit: int, bounds: IntArray, events: IntArray
-) -> None:
-    """Pack what changes from one useful cap of a question to the next, in 64 bits a trajectory.
-
-    Useful caps are the lengths at which some trajectory gains: no draw of trajectories has an action at any other. Bits
-    32..62: the trajectory's tokens more than at the useful cap before. Bit 31: the last trajectory that changes at this
-    cap. Bits 16..30: its correct probes more than before, plus 2^13. Bits 0..15: the trajectory, 0..R-1. Trajectories
-    that do not change are left out, as is all that comes after the last useful cap.
-    """
-    n = 0
-    bounds[0] = 0
-    at = np.empty(per_unit, np.int64)
-    seen = np.empty(per_unit, np.int64)
-    for unit in range(bounds.size - 1):
-        first = unit * per_unit
-        for j in range(per_unit):
-            at[j] = seen[j] = offsets[first + j]
-        while True:
-            length = np.int64(-1)
-            for j in range(per_unit):
-                k = at[j] + 1
-                if k < offsets[first + j + 1] and (length < 0 or retained[k] < length):
-                    length = np.int64(retained[k])
-            if length < 0:
-                break
-            is_useful = False
-            for j in range(per_unit):
-                k = at[j] + 1
-                if k < offsets[first + j + 1] and retained[k] == length:
-                    is_useful |= correct[k] > correct[at[j]]
-                    at[j] = k
-            if is_useful:
-                n = _push_changes(at, seen, retained, correct, events, n)
-        bounds[unit + 1] = n
-
-
-@compiled
-def _push_changes(at: IntArray, seen: IntArray, retained: Any, correct: Any, events: IntArray, n: int) -> int:
-    """Add the trajectories that have moved since they were last seen; returns how many events there are now."""
-    for j in range(at.size):
-        if at[j] > seen[j]:
-            more = np.int64(retained[at[j]]) - np.int64(retained[seen[j]])
-            gain = np.int64(correct[at[j]]) - np.int64(correct[seen[j]]) + 0x2000
-            events[n] = more << 32 | gain << 16 | j
-            seen[j] = at[j]
-            n += 1
-    events[n - 1] |= 0x80000000
-    return n

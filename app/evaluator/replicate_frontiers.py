@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from app.evaluator.cap_actions import list_cap_actions, pack_events
 from app.evaluator.compiled import compiled
-from app.evaluator.core_search import ROOM, pack_events, solve_caps, solve_exits, sort_exits
+from app.evaluator.core_search import ROOM, solve_caps, solve_exits, sort_exits
 from app.evaluator.draws import BOOTSTRAP_SEED, CellCounts, count_draws
 from app.evaluator.fast_units import list_unit_actions, own
 from app.evaluator.measurements import Cell, IntArray, Measurements
@@ -28,7 +29,7 @@ N_INTERVALS = 100
 TOTALS = ("thinking_tokens", "zero_correct", "endpoint_correct", "degradation", "original_correct")
 
 # So many replicates of a cell are worked on at once: their draws stay in the processor's cache.
-_CHUNK = 32
+_CHUNK = 100
 _LARGEST_PRODUCT = 2**51
 _LARGEST_TOTAL = 2**60
 
@@ -294,7 +295,8 @@ def solve_drawn(prepared: PreparedCell, drawn: CellCounts, thinking_tokens: IntA
     work = one, other, one.dtype.type(2**30 - 1 if one.dtype == np.int32 else 2**61)
     solved = np.empty((len(Strategy), *budgets.shape), np.int64)
     solve_routes(drawn.question_idx, drawn.counts, *prepared.routes, budgets, solved[0], *work)
-    solve_caps(drawn.question_idx, drawn.counts, *prepared.events, budgets, solved[1], *work)
+    listed = list_cap_actions(drawn.question_idx, drawn.counts, *prepared.events)
+    solve_caps(*listed, budgets, solved[1], *work)
     solve_exits(drawn.weights, budgets, solved[2], *prepared.exits, *work)
     return solved.transpose(1, 0, 2)
 

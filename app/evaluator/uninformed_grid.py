@@ -15,9 +15,9 @@ from app.evaluator.strategies import Strategy
 
 FloatArray = NDArray[np.float64]
 
-# A change of tokens and probes in one integer: tokens times 2^28 plus probes, which may fall.
-_TOKEN_SHIFT = 28
-_TOKEN_UNIT = 2**_TOKEN_SHIFT
+# So many replicates are added up side by side, in vectors.
+_LANES = 8
+_LARGEST_FLOAT = 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +27,18 @@ class ConstantPolicies:
     Attributes
     ----------
     n_caps, n_positions : how many policies there are of either kind, the first of either retaining nothing.
-    cap_bounds, cap, cap_change : int64; the changes of trajectory t are ``cap_bounds[t]:cap_bounds[t + 1]``: from which
-        cap on, and what.
-    position_bounds, position_change : int64; those of its positions 0, 1, ... up to the last that is a policy.
+    bounds : int64; the changes of trajectory t are ``bounds[t]:bounds[t + 1]``.
+    policy : int64; from which policy of its kind on, the positions counted on from the caps.
+    change : tokens times 2^shift plus probes, which may fall. In float64 where every sum over a replicate is below 2^53
+        and so stays exact, else in int64.
     """
 
     n_caps: int
     n_positions: int
-    cap_bounds: IntArray
-    cap: IntArray
-    cap_change: IntArray
-    position_bounds: IntArray
-    position_change: IntArray
+    bounds: IntArray
+    policy: IntArray
+    change: NDArray[Any]
+    shift: int
 
 
 def tabulate_policies(cell: Cell) -> ConstantPolicies:
@@ -48,29 +48,36 @@ def tabulate_policies(cell: Cell) -> ConstantPolicies:
 
     Examples
     --------
-    The cap 5 is half of the mean length of 10 tokens.
+    The cap 5 is half of the mean length of 10 tokens. A cell of 4 probes packs a change of 5 tokens as 5 * 16.
 
     >>> from app.evaluator.measurements import build_cell
     >>> policies = tabulate_policies(build_cell("m", "b", [("q", "test", [[(0, 1), (5, 4), (10, 2)]])], 4))
-    >>> policies.cap.tolist(), policies.cap_change.tolist() == [1, 5 * 2**28 + 3, 5 * 2**28 - 2]
-    ([0, 50, 100], True)
+    >>> policies.n_caps, policies.policy.tolist(), policies.change.tolist()
+    (102, [0, 50, 100, 102, 103, 104], [1.0, 83.0, 78.0, 1.0, 83.0, 78.0])
     """
     caps = list_constant_caps(cell)
-    change = np.diff(cell.retained_tokens.astype(np.int64) * _TOKEN_UNIT + cell.correct_probes, prepend=0)
+    shift = cell.total_probes.bit_length() + 1
+    change = np.diff((cell.retained_tokens.astype(np.int64) << shift) + cell.correct_probes, prepend=0)
     change[cell.first_idx] = cell.correct_probes[cell.first_idx]
     first_cap = np.searchsorted(caps, cell.retained_tokens, side="left")
     # Changes of one trajectory under the same cap are one change.
     key = cell.trajectory_of_position * len(caps) + first_cap
     starts = np.flatnonzero(np.diff(key, prepend=-1))
     position = np.arange(change.size) - cell.first_idx[cell.trajectory_of_position]
+    is_policy = position <= LAST_CONSTANT_POSITION
+    trajectory = np.concatenate([cell.trajectory_of_position[starts], cell.trajectory_of_position[is_policy]])
+    order = np.argsort(trajectory, kind="stable")
+    largest_total = cell.n_trajectories * int(cell.thinking_tokens.max())
+    is_exact = (largest_total + 1) << shift < _LARGEST_FLOAT
     return ConstantPolicies(
         n_caps=len(caps),
         n_positions=min(int(cell.n_steps.max()), LAST_CONSTANT_POSITION) + 1,
-        cap_bounds=np.searchsorted(cell.trajectory_of_position[starts], np.arange(cell.n_trajectories + 1)),
-        cap=first_cap[starts],
-        cap_change=np.add.reduceat(change, starts),
-        position_bounds=np.append(0, np.cumsum(np.minimum(cell.n_steps, LAST_CONSTANT_POSITION) + 1)),
-        position_change=change[position <= LAST_CONSTANT_POSITION],
+        bounds=np.searchsorted(trajectory[order], np.arange(cell.n_trajectories + 1)),
+        policy=np.concatenate([first_cap[starts], position[is_policy] + len(caps)])[order],
+        change=np.concatenate([np.add.reduceat(change, starts), change[is_policy]])[order].astype(
+            np.float64 if is_exact else np.int64
+        ),
+        shift=shift,
     )
 
 
@@ -91,44 +98,59 @@ def find_uninformed_grid(
 
     Notes
     -----
-    One pass over the drawn trajectories' changes, and running sums over the policies. O(positions) a replicate.
+    One pass over the trajectories' changes for eight replicates, and running sums over the policies. O(positions).
     """
-    sums = np.empty((len(weights), policies.n_caps + policies.n_positions), np.int64)
-    _add_caps(weights, policies.cap_bounds, policies.cap, policies.cap_change, sums[:, : policies.n_caps])
-    _add_positions(weights, policies.position_bounds, policies.position_change, sums[:, policies.n_caps :])
+    sums = add_policies(policies, weights)
     # The probes are signed, so half a unit more makes the division round to the tokens.
-    tokens = (sums + _TOKEN_UNIT // 2) >> _TOKEN_SHIFT
+    tokens = (sums + (1 << policies.shift - 1)) >> policies.shift
     grid = np.empty((len(weights), len(Strategy), n_intervals + 1))
-    _fill_grid(tokens, sums - tokens * _TOKEN_UNIT, policies.n_caps, totals, total_probes, grid)
+    _fill_grid(tokens, sums - (tokens << policies.shift), policies.n_caps, totals, total_probes, grid)
     return grid
 
 
-@compiled
-def _add_caps(weights: Any, bounds: IntArray, cap: IntArray, change: IntArray, sums: IntArray) -> None:
-    for i in range(weights.shape[0]):
-        row = sums[i]
-        row[:] = 0
-        for t in range(bounds.size - 1):
-            w = np.int64(weights[i, t])
-            if w > 0:
-                for e in range(bounds[t], bounds[t + 1]):
-                    row[cap[e]] += w * change[e]
-        for c in range(1, row.size):
-            row[c] += row[c - 1]
+def add_policies(policies: ConstantPolicies, weights: NDArray[np.int32]) -> IntArray:
+    """Return each policy's tokens times 2^shift plus probes, int64 of replicates x policies, caps first.
+
+    Examples
+    --------
+    >>> from app.evaluator.measurements import build_cell
+    >>> policies = tabulate_policies(build_cell("m", "b", [("q", "test", [[(0, 1), (5, 4), (10, 2)]])], 4))
+    >>> add_policies(policies, np.array([[2]], np.int32))[0, [0, 49, 50, 101, 102, 103, 104]].tolist()
+    [2, 2, 168, 324, 2, 168, 324]
+    """
+    n_replicates, n_trajectories = weights.shape
+    lanes = np.zeros((n_trajectories, _LANES), policies.change.dtype)
+    sums = np.empty((n_replicates, policies.n_caps + policies.n_positions), np.int64)
+    rows = np.empty((sums.shape[1], _LANES), policies.change.dtype)
+    for start in range(0, n_replicates, _LANES):
+        part = weights[start : start + _LANES]
+        lanes[:, : len(part)] = part.T
+        rows[:] = 0
+        _add_changes(lanes, policies.bounds, policies.policy, policies.change, rows)
+        sums[start : start + len(part)] = rows.T[: len(part)]
+    for kind in (sums[:, : policies.n_caps], sums[:, policies.n_caps :]):
+        np.cumsum(kind, axis=1, out=kind)
+    return sums
 
 
 @compiled
-def _add_positions(weights: Any, bounds: IntArray, change: IntArray, sums: IntArray) -> None:
-    for i in range(weights.shape[0]):
-        row = sums[i]
-        row[:] = 0
-        for t in range(bounds.size - 1):
-            of_trajectory = change[bounds[t] : bounds[t + 1]]
-            for _ in range(weights[i, t]):
-                for k in range(of_trajectory.size):
-                    row[k] += of_trajectory[k]
-        for k in range(1, row.size):
-            row[k] += row[k - 1]
+def _add_changes(lanes: Any, bounds: IntArray, policy: IntArray, change: Any, rows: Any) -> None:
+    """Add every trajectory's changes to the policies' rows, times what each lane drew of it.
+
+    The lanes are written out, as a loop over them is not made into vectors.
+    """
+    for t in range(bounds.size - 1):
+        w0, w1, w2, w3 = lanes[t, 0], lanes[t, 1], lanes[t, 2], lanes[t, 3]
+        w4, w5, w6, w7 = lanes[t, 4], lanes[t, 5], lanes[t, 6], lanes[t, 7]
+        for e in range(bounds[t], bounds[t + 1]):
+            more = change[e]
+            p = np.uint64(policy[e])
+            s0, s1 = rows[p, 0] + w0 * more, rows[p, 1] + w1 * more
+            s2, s3 = rows[p, 2] + w2 * more, rows[p, 3] + w3 * more
+            s4, s5 = rows[p, 4] + w4 * more, rows[p, 5] + w5 * more
+            s6, s7 = rows[p, 6] + w6 * more, rows[p, 7] + w7 * more
+            rows[p, 0], rows[p, 1], rows[p, 2], rows[p, 3] = s0, s1, s2, s3
+            rows[p, 4], rows[p, 5], rows[p, 6], rows[p, 7] = s4, s5, s6, s7
 
 
 @compiled
