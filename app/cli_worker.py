@@ -78,6 +78,7 @@ def audit_boundaries(
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Count the tokens that end a block, those whose own text holds a double newline, by category."""
+    from app.files.boundary_audits import find_boundary_audit
     from worker.tokenizers import load_tokenizer
 
     boundaries = load_tokenizer(tokenizer).find_boundaries()
@@ -87,10 +88,13 @@ def audit_boundaries(
         "boundary_tokens": int(boundaries.ids.size),
         "categories": boundaries.count_categories(),
         "ids_sha256": boundaries.digest(),
+        "known_as": known.name if (known := find_boundary_audit(boundaries.digest())) else None,
     }
     print_result(document, output_format, rows=lambda: _list_categories(document))
 
 
 def _list_categories(document: dict[str, Any]) -> Rows:
     counts = [*document["categories"].items(), ("all", document["boundary_tokens"])]
-    return Rows(("category", "boundary_tokens"), counts, title=f"{document['vocabulary']} ids")
+    known = f", those of {document['known_as']}" if document["known_as"] else ""
+    title = f"boundary tokens among {document['vocabulary']} ids{known}"
+    return Rows(("category", "boundary_tokens"), counts, title=title)
