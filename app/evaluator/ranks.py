@@ -34,7 +34,8 @@ def compare_pairs(values: FloatArray) -> IntArray:
     Notes
     -----
     Section 5. The interval of a difference lies above zero if its 2.5th percentile (interpolated linearly) does. That
-    takes no sorting: one pass counts the differences up to zero and keeps the two nearest to it on either side.
+    takes no sorting: one pass counts the differences up to zero and those from zero on, which serves either of the two
+    methods. Only where zero lies between the two differences that the percentile does, a second pass finds these.
     O(methods^2 x replicates).
 
     Examples
@@ -58,27 +59,36 @@ def _count_better(values: FloatArray, fewest: int, share: float, ranks: IntArray
     """Add to each method's rank the number of methods that are better."""
     n_methods, n_replicates = values.shape
     for a in range(n_methods):
-        for b in range(n_methods):
-            if a == b:
-                continue
-            n = 0
-            n_below = 0
-            below = -np.inf
-            above = np.inf
+        mine = values[a]
+        for b in range(a + 1, n_methods):
+            theirs = values[b]
+            up_to_zero = from_zero = equal = np.int64(0)
             for r in range(n_replicates):
-                difference = values[b, r] - values[a, r]
-                is_below = difference <= 0.0
-                is_above = difference > 0.0
-                n += is_below or is_above
-                n_below += is_below
-                below = max(below, difference if is_below else -np.inf)
-                above = min(above, difference if is_above else np.inf)
-            if n < fewest:
-                continue
-            # The percentile lies between the sorted differences number k and k + 1, counted from 0.
-            place = share * (n - 1)
-            k = int(place)
-            if n_below <= k:
-                ranks[a] += 1
-            elif n_below == k + 1 and n_below < n:
-                ranks[a] += below + (above - below) * (place - k) > 0.0
+                up_to_zero += theirs[r] <= mine[r]
+                from_zero += theirs[r] >= mine[r]
+                equal += theirs[r] == mine[r]
+            n = up_to_zero + from_zero - equal
+            if n >= fewest:
+                ranks[a] += _is_better(theirs, mine, n, up_to_zero, share)
+                ranks[b] += _is_better(mine, theirs, n, from_zero, share)
+
+
+@compiled
+def _is_better(values: FloatArray, others: FloatArray, n: int, n_below: int, share: float) -> bool:
+    """Whether the percentile of the differences, n in all and so many of them up to zero, lies above zero."""
+    # It lies between the sorted differences number k and k + 1, counted from 0.
+    place = share * (n - 1)
+    k = int(place)
+    if n_below <= k:
+        return True
+    if n_below > k + 1 or n_below == n:
+        return False
+    below = -np.inf
+    above = np.inf
+    for r in range(values.size):
+        difference = values[r] - others[r]
+        if difference > 0.0:
+            above = min(above, difference)
+        elif difference <= 0.0:
+            below = max(below, difference)
+    return bool(below + (above - below) * (place - k) > 0.0)
