@@ -90,6 +90,7 @@ def create(
     """Create a probe run, and start it: each of its questions becomes a job for `otboard worker probe`."""
     from app.services import probe_runs
 
+    _require_one(model, profile)
     question_sets = _read_sets(questions)
 
     def act(session: Session) -> models.ProbeRun:
@@ -159,6 +160,7 @@ def estimate(
     if name is not None:
         _print_fields(_estimate_stored(name, n_workers=workers, **lengths), output_format)
         return
+    _require_one(model, profile)
     question_sets = _read_sets(questions)
     protocol = _build_protocol(
         _find_profile(model, profile, session=None),
@@ -283,12 +285,15 @@ def _estimate_stored(name: str, **given: Any) -> dict[str, Any]:
         return estimate_document(estimate_run(session, get_run(session, name), **given))
 
 
+def _require_one(model: str | None, path: Path | None) -> None:
+    if (model is None) == (path is None):
+        raise typer.BadParameter("give one of --model and --profile", param_hint="--model")
+
+
 def _find_profile(model: str | None, path: Path | None, *, session: Session | None) -> Profile:
     """Return the profile of the file, or of the model's name, one that is registered in the database first."""
     from app.files.profiles import get_profile, read_profile
 
-    if (model is None) == (path is None):
-        raise typer.BadParameter("give one of --model and --profile", param_hint="--model")
     if path is not None:
         return read_profile(path)
     assert model is not None
@@ -323,4 +328,16 @@ def name_actor() -> str:
 def _print_fields(document: dict[str, Any], output_format: Format) -> None:
     from app.cli_tables import list_fields
 
-    print_result(document, output_format, rows=lambda: list_fields(document))
+    print_result(document, output_format, rows=lambda: list_fields(_shorten(document)))
+
+
+def _shorten(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document for a table, where a worker or a reason is a few words."""
+    shortened = dict(document)
+    if "workers" in document:
+        shortened["workers"] = [
+            f"{worker['actor']} ({worker['question_id'] or 'between questions'})" for worker in document["workers"]
+        ]
+    if "reasons" in document:
+        shortened["reasons"] = [f"{reason['reason']}: {reason['n_questions']}" for reason in document["reasons"]]
+    return shortened
