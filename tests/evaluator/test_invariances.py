@@ -28,7 +28,7 @@ from app.evaluator.strategies import ActionTable, CellActions, Strategy, select_
 from app.evaluator.thinning import summarise_probe_thinning
 from app.evaluator.traces import summarise_traces
 
-SMALL = settings(max_examples=25, deadline=None, derandomize=True)
+SMALL = settings(max_examples=20, deadline=None, derandomize=True)
 # Compared to the last bit, unless a test says otherwise: the sums behind them are exact or correctly rounded.
 FIGURES: dict[str, Callable[[Measurements], Any]] = {
     "thinning": lambda m: [
