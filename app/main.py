@@ -30,6 +30,7 @@ from app.log import configure_logging
 from app.processes import Child, Supervisor
 from app.services.accounts import ensure_local_account
 from app.services.uploads import sweep_incoming
+from app.web.console_pages import router as console
 from app.web.errors import error_page
 from app.web.pages import router as pages
 from app.web.security import SecurityHeaders
@@ -83,6 +84,7 @@ def create_app(config: Config) -> FastAPI:
     app.include_router(api.router)
     app.include_router(sign_in)
     app.include_router(pages)
+    app.include_router(console)
     add_error_handlers(app, _respond_to_error)
     return app
 

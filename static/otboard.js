@@ -3,6 +3,7 @@
 
 (() => {
   const POLL_MILLISECONDS = 1500;
+  const REFRESH_MILLISECONDS = 2000;
   const TERMINAL = new Set(["scored", "withheld", "published", "rejected", "failed", "withdrawn"]);
 
   // A view's pickers apply at once. Empty choices stay out of the address, and another snapshot has its own splits,
@@ -80,13 +81,41 @@
   }
 
   async function replaceMain(main) {
+    const fresh = await fetchPage();
+    if (fresh) putInPlace(main, fresh);
+  }
+
+  async function fetchPage() {
     const answer = await fetch(window.location.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok) return;
-    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!answer.ok) return null;
+    return new DOMParser().parseFromString(await answer.text(), "text/html");
+  }
+
+  // Whoever works with the keyboard keeps the place on the page.
+  function putInPlace(main, fresh) {
+    const focused = main.contains(document.activeElement) ? document.activeElement.id : "";
     main.replaceChildren(...document.importNode(fresh.querySelector("main"), true).childNodes);
     document.title = fresh.title;
     setUp(main);
+    if (focused) document.getElementById(focused)?.focus();
     document.dispatchEvent(new CustomEvent("otboard:replaced"));
+  }
+
+  // A page that changes as long as work goes on is fetched anew, and put in place where anything is different.
+  async function refresh(main) {
+    let shown = "";
+    while (main.querySelector("[data-refresh]")) {
+      await new Promise((resolve) => setTimeout(resolve, REFRESH_MILLISECONDS));
+      if (document.hidden) continue;
+      try {
+        const fresh = await fetchPage();
+        const content = fresh?.querySelector("main").innerHTML ?? shown;
+        if (content !== shown) putInPlace(main, fresh);
+        shown = content;
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error;
+      }
+    }
   }
 
   function setUp(root) {
@@ -98,4 +127,5 @@
 
   setUp(document);
   follow(document.querySelector("main"));
+  refresh(document.querySelector("main"));
 })();

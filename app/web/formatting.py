@@ -18,6 +18,8 @@ SECONDS_PER_UNIT = (
     ("hour", 3600),
     ("minute", 60),
 )
+SECONDS_PER_MINUTE = 60
+HOURS_OF_TWO_DAYS = 48
 BYTES_PER_UNIT = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 RANK_REASONS = {
@@ -41,6 +43,16 @@ STATE_TITLES = {
     "rejected": "Rejected: the file has problems",
     "failed": "Failed on our side",
     "withdrawn": "Withdrawn",
+}
+
+RUN_STATE_TITLES = {
+    "created": "Not started",
+    "running": "Being measured",
+    "paused": "Paused",
+    "cancelled": "Cancelled",
+    "finished": "Finished, not assembled",
+    "assembled": "Assembled",
+    "failed": "Stopped: questions failed",
 }
 
 
@@ -115,6 +127,27 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
     return "just now"
 
 
+def duration(seconds: float | None) -> str:
+    """Return a length of time: seconds, minutes, hours and minutes, or from two days on days and hours.
+
+    Examples
+    --------
+    >>> duration(59), duration(90), duration(39035.5), duration(200_000), duration(None)
+    ('59\xa0s', '2\xa0min', '10\xa0h 51\xa0min', '2\xa0d 8\xa0h', '–')
+    """
+    if seconds is None:
+        return UNDEFINED
+    if round(seconds) < SECONDS_PER_MINUTE:
+        return f"{round(seconds)}{NO_BREAK}s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    if hours == 0:
+        return f"{minutes}{NO_BREAK}min"
+    if hours < HOURS_OF_TWO_DAYS:
+        return f"{hours}{NO_BREAK}h {minutes}{NO_BREAK}min"
+    days, hours = divmod(round(seconds / 3600), 24)
+    return f"{days}{NO_BREAK}d {hours}{NO_BREAK}h"
+
+
 def exact(moment: datetime) -> str:
     """Return a time to the second, in UTC and saying so.
 
@@ -164,6 +197,7 @@ FILTERS: dict[str, Any] = {
     "ago": ago,
     "board_reason": lambda reason: BOARD_REASONS.get(reason, reason),
     "count": count,
+    "duration": duration,
     "exact": exact,
     "hundredths": hundredths,
     "percent": percent,
@@ -171,6 +205,7 @@ FILTERS: dict[str, Any] = {
     "plural": plural,
     "points": points,
     "rank_reason": lambda reason: RANK_REASONS.get(reason, reason),
+    "run_state_title": lambda state: RUN_STATE_TITLES.get(state, state),
     "size": size,
     "split_title": split_title,
     "state_title": lambda state: STATE_TITLES.get(state, state),
