@@ -47,6 +47,7 @@ class VllmEngine:
     def __init__(
         self, model: str, options: Mapping[str, Any], *, revision: str | None = None, cache_bytes: int | None = None
     ) -> None:
+        _refuse_replicas(options)
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self._wants_invariance = bool(options.get("batch_invariant", False))
@@ -168,13 +169,23 @@ def build_arguments(options: Mapping[str, Any], *, is_cpu: bool, cache_bytes: in
     arguments = {
         name: value
         for name, value in options.items()
-        if value is not None and name not in {"batch_invariant", "data_parallel_size"}
+        if value is not None and name != "batch_invariant" and (name, value) != ("data_parallel_size", 1)
     }
     if cache_bytes is not None:
         arguments["kv_cache_memory_bytes"] = cache_bytes
     if is_cpu:
         _adapt_to_cpu(arguments)
     return {"enable_prefix_caching": True} | arguments | _OWN
+
+
+def _refuse_replicas(options: Mapping[str, Any]) -> None:
+    """Say what to do where vLLM would only refuse: it does not run replicas inside one process."""
+    n_replicas = options.get("data_parallel_size", 1)
+    if n_replicas > 1 and options.get("distributed_executor_backend") != "external_launcher":
+        raise EngineError(
+            f"data_parallel_size is {n_replicas}, and vLLM runs one replica in a process: start {n_replicas} workers, "
+            f"each with GPUs of its own, or `vllm serve --data-parallel-size {n_replicas}` and a worker with --server"
+        )
 
 
 def _adapt_to_cpu(arguments: dict[str, Any]) -> None:
