@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from worker.grading.boxes import find_boxes, last_boxes, last_statement
 from worker.grading.latex import clean, squeeze, unwrap_text
-from worker.grading.mathematics import MAX_ANSWER_LENGTH, MAX_RESULT_LENGTH
 from worker.grading.quantities import equal_quantities, find_quantity
+from worker.grading.results import MAX_ANSWER_LENGTH, MAX_RESULT_LENGTH
 from worker.grading.verdicts import Extraction, Reason
 
 _LABEL = r"(?:(?:the\s+)?(?:correct\s+)?(?:option|choice|answer)\s*(?:is)?\s*:?\s*)?"

@@ -13,10 +13,12 @@ from typing import Self
 
 from app.files.questions import Question
 from worker.grading.choices import extract_choice
-from worker.grading.mathematics import equal_results, extract_result
+from worker.grading.mathematics import equal_results
 from worker.grading.processes import ProcessPool, Reply, python_command
 from worker.grading.programs import extract_program, grade_program
+from worker.grading.results import extract_result
 from worker.grading.sandbox import Sandbox
+from worker.grading.texts import read_final_text
 from worker.grading.verdicts import GRADER_VERSION, Reason, Verdict, refuse, wrong
 from worker.grading.watching import Limits
 
@@ -66,13 +68,14 @@ class Grader:
         ------
         SandboxMissingError : the question asks for a program, and there is no sandbox to run programs in.
         """
+        texts = [read_final_text(answer) for answer in answers]
         match question.kind:
             case "choice":
-                return [_grade_choice(question, answer) for answer in answers]
+                return [_grade_choice(question, text) for text in texts]
             case "mathematics":
-                return self._grade_results(question, answers)
+                return self._grade_results(question, texts)
             case "code":
-                return self._grade_programs(question, answers)
+                return self._grade_programs(question, texts)
 
     def require_sandbox(self) -> Sandbox:
         """Return the sandbox; made at the first call, so that a run can refuse before it begins.

@@ -1,4 +1,4 @@
-r"""Mathematical answers: which text of an answer is its result, and whether it equals the reference.
+r"""Mathematical results: whether what an answer states equals the reference.
 
 Whatever can be decided on the text is decided here: numbers exactly, words, and lists, sets, tuples, intervals and
 matrices part by part. What is left, such as "(x+1)^2" against "x^2+2x+1", is asked of a symbolic comparison, which the
@@ -10,82 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from worker.grading.boxes import find_boxes, last_boxes, last_statement
 from worker.grading.forms import Form, read_form, split_cells
 from worker.grading.latex import clean, has_text, squeeze, unwrap_text
-from worker.grading.quantities import Quantity, equal_quantities, find_quantity, mark_unit_symbol
-from worker.grading.verdicts import Extraction, Reason
+from worker.grading.quantities import Quantity, equal_quantities, find_quantity, mark_unit_symbol, split_unit
 
-# Only the end of an answer is read: a result lies there, and a model that runs on for ever costs no more than this.
-MAX_ANSWER_LENGTH = 200_000
-MAX_RESULT_LENGTH = 2_000
 MAX_PARTS = 64
 MAX_BASED_DIGITS = 200
 
 SymbolicComparison = Callable[[str, str], bool]
 
-_NUMBER = re.compile(
-    r"(?<![\w.,])(?:\\?\$|€|£)?-?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:\s*/\s*\d+)?(?:\s*\\?%)?(?!\d)"
-)
-_EQUALS = re.compile(r"(?<![<>!:=\\])=(?!=)|\\(?:approx|equiv)(?![A-Za-z])|≈")
+EQUALS = re.compile(r"(?<![<>!:=\\])=(?!=)|\\(?:approx|equiv)(?![A-Za-z])|≈")
 _SIMPLE_NAME = re.compile(r"\\?[A-Za-z]+(?:_\{?\w+\}?)?'*(?:\(\s*\w+(?:\s*,\s*\w+)*\s*\))?")
 _MEMBERSHIP = re.compile(r"^\\?[A-Za-z]+\s*\\in(?![A-Za-z])\s*")
 _BASED = re.compile(r"([0-9A-Za-z]+)(?:_\{?(\d{1,2})\}?)?")
 _VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")
 _WORDS = re.compile(r"[a-z][a-z'’-]*(?: [a-z][a-z'’-]*)*")
 _ARTICLES = re.compile(r"^(?:the|a|an) (?=\w)")
-_SENTENCE_END = re.compile(r"[.!?](?=\s+[A-Z(]|\s*$)|,?\s+(?:because|since|so|which means|where)\s")
-
-
-def extract_result(answer: str, reference: str) -> Extraction:
-    """Return the text of an answer that states its result.
-
-    The last complete box that is not empty; boxes before it count only where the reference is a list and nothing but
-    a comma, "and" or "or" stands between. Without any box what follows the last "answer is", "answer:" or "####".
-    Failing that, and only for a reference that is a number, the last number of the last line that is not blank. A text
-    whose only box is cut off has no result.
-    """
-    answer = answer[-MAX_ANSWER_LENGTH:]
-    if not answer.strip():
-        return Extraction(None, Reason.EMPTY)
-    boxes = find_boxes(answer)
-    if boxes.complete:
-        contents = last_boxes(answer, boxes)
-        is_list = len(contents) > 1 and len(_read_parts(clean(reference))) == len(contents)
-        return _checked(", ".join(contents) if is_list else contents[-1])
-    if boxes.has_unclosed:
-        return Extraction(None, Reason.UNCLOSED_BOX)
-    wants_number = find_quantity(clean(reference[:MAX_RESULT_LENGTH])) is not None
-    if (stated := last_statement(answer)) is not None:
-        return _checked(_trim_statement(stated, wants_number=wants_number))
-    if wants_number:
-        last_line = answer.strip().rsplit("\n", maxsplit=1)[-1][-MAX_RESULT_LENGTH:]
-        if numbers := _NUMBER.findall(last_line.replace("**", " ")):
-            return Extraction(numbers[-1].strip())
-    return Extraction(None, Reason.NO_ANSWER)
-
-
-def _checked(text: str) -> Extraction:
-    text = text.strip()
-    if not text:
-        return Extraction(None, Reason.NO_ANSWER)
-    return Extraction(text) if len(text) <= MAX_RESULT_LENGTH else Extraction(None, Reason.TOO_LONG)
-
-
-def _trim_statement(stated: str, *, wants_number: bool) -> str:
-    """Return the result in the rest of a sentence: up to its end, and of "12 - 5 = 7 apples in all" the number."""
-    stated = stated[: MAX_RESULT_LENGTH + 1].replace("**", "").replace("__", "").strip()
-    if dollars := re.match(r"(\$\$?|\\\(|\\\[)(.+?)(\$\$?|\\\)|\\\])(?!\d)", stated):
-        return dollars[2].strip()
-    if end := _SENTENCE_END.search(stated):
-        stated = stated[: end.start()]
-    stated = stated.strip().strip("*`")
-    if wants_number and find_quantity(clean(stated)) is None:
-        right = _EQUALS.split(stated)[-1]
-        if numbers := _NUMBER.findall(right):
-            # "8 apples, 3 more than Tom" begins with its result; "she has 8 apples" holds nothing else.
-            return str(numbers[0]).strip()
-    return stated
 
 
 def equal_results(answer: str, reference: str, *, symbolic: SymbolicComparison) -> bool:
@@ -114,6 +54,9 @@ def _equal(answer: str, reference: str, symbolic: SymbolicComparison) -> bool:
         return sides[0] is not None and _equal(sides[0], sides[1], symbolic)
     if quantities[1] is not None and (marked := find_quantity(mark_unit_symbol(answer))) is not None:
         return equal_quantities(marked, quantities[1])
+    (bare, unit), (bare_reference, wanted) = split_unit(answer), split_unit(reference)
+    if unit is not None or wanted is not None:
+        return not (unit and wanted and unit != wanted) and _equal(bare, bare_reference, symbolic)
     for rule in (_equal_in_base, _equal_words, _differ_in_case):
         if (verdict := rule(answer, reference)) is not None:
             return verdict
@@ -123,11 +66,6 @@ def _equal(answer: str, reference: str, symbolic: SymbolicComparison) -> bool:
 def _form(text: str, quantity: Quantity | None) -> Form:
     """Return how a text is built; "1,000" is a number and no list."""
     return Form("single", "", (text,)) if quantity is not None else read_form(_MEMBERSHIP.sub("", text))
-
-
-def _read_parts(reference: str) -> tuple[str, ...]:
-    form = _form(reference, find_quantity(reference))
-    return form.parts if form.kind in ("list", "set") else ()
 
 
 def _equal_forms(
@@ -164,7 +102,7 @@ def _equal_forms(
 
 def _common_names(parts: Sequence[str]) -> tuple[str, ...]:
     """Return "1", "2" for "x = 1", "2": in a list the name is often written once."""
-    split = [_EQUALS.split(part) for part in parts]
+    split = [EQUALS.split(part) for part in parts]
     if (
         len(split[0]) == 2
         and all(len(sides) == 1 for sides in split[1:])
@@ -188,6 +126,7 @@ def _equal_matrices(answer: Form, reference: Form, symbolic: SymbolicComparison)
 
 def _equal_unordered(answer: Sequence[str], reference: Sequence[str], symbolic: SymbolicComparison) -> bool:
     """Match parts one to one; equality is transitive, so the first match of a part is as good as any."""
+    answer, reference = _expand_signs(answer), _expand_signs(reference)
     if len(answer) != len(reference) or len(answer) > MAX_PARTS:
         return False
     left = [clean(part) for part in reference]
@@ -201,6 +140,16 @@ def _equal_unordered(answer: Sequence[str], reference: Sequence[str], symbolic: 
     return True
 
 
+def _expand_signs(parts: Sequence[str]) -> list[str]:
+    r"""Return the parts with two in place of one that has ``\pm``."""
+    forms = [read_form(part) if r"\pm" in part else Form("single", "", (part,)) for part in parts]
+    return [
+        each
+        for form, part in zip(forms, parts, strict=True)
+        for each in (form.parts if form.kind == "list" else (part,))
+    ]
+
+
 def _equal_quickly(answer: str, reference: str) -> bool:
     return _equal(answer, reference, _never)
 
@@ -211,7 +160,7 @@ def _unwrap_equations(answer: str, reference: str) -> tuple[str | None, str] | N
     An answer "x = 5" or "a + b = 5" is its right side where the reference is no equation; a reference "x = 5" is its
     right side where the answer is none; of two assignments the names must agree.
     """
-    left, right = _EQUALS.split(answer), _EQUALS.split(reference)
+    left, right = EQUALS.split(answer), EQUALS.split(reference)
     if len(left) == 1 and len(right) == 1:
         return None
     if len(right) == 1:

@@ -28,6 +28,9 @@ _DEGREES = re.compile(r"\s*(?:\^\s*\\circ|degrees?)\s*(?:[CF])?\s*$")
 _UNIT = re.compile(
     r"(?<=[\d}.)\s])([A-Za-zµ]+\.?(?:[\s/-]+[A-Za-zµ]+\.?)*)\s*(\^\s*\{?\s*[23]\s*\}?)?\s*$",
 )
+_POWER = r"\s*(\^\s*\{?\s*[23]\s*\}?)?"
+_MARKED_UNIT = re.compile(rf"(.*[\d}})a-z])\s*\\(?:text|mathrm|mbox|textrm)\{{\s*([A-Za-z][A-Za-z/. ]*)\}}{_POWER}")
+_PLAIN_UNIT = re.compile(rf"(.*[\d}})])\s*(?<![A-Za-z\\])([A-Za-z]+){_POWER}")
 _UNIT_SYMBOL = re.compile(r"(?<=[\d}])(\s*)([msghdLNJW])((?:\s*\^\s*\{?[23]\}?)?)$")
 _MATHEMATICS = (
     "pi sin cos tan cot sec csc log ln exp sqrt mod choose factorial theta alpha beta or and to i e x y z n k"
@@ -103,6 +106,20 @@ def find_quantity(text: str) -> Quantity | None:
 def mark_unit_symbol(text: str) -> str:
     r"""Return "5 m" as "5\text{ m}": where the reference is a number, a letter after a number is a unit."""
     return _UNIT_SYMBOL.sub(r"\1\\text{ \2}\3", text)
+
+
+def split_unit(text: str) -> tuple[str, str | None]:
+    r"""Return an expression without the unit after it, and that unit: "" for no common measure, None where none is.
+
+    Only of what is no plain number, such as "2\sqrt{3} cm"; words inside the expression stay.
+    """
+    if (marked := _MARKED_UNIT.fullmatch(text)) is not None:
+        unit = _name_unit(marked[2], marked[3], is_marked=True)
+    elif (marked := _PLAIN_UNIT.fullmatch(text)) is not None and marked[2] in _UNITS and len(marked[2]) > 1:
+        unit = _name_unit(marked[2], marked[3], is_marked=False)
+    else:
+        return text, None
+    return (text, None) if unit is None else (marked[1].strip(), unit)
 
 
 def _name_unit(words: str, power: str | None, *, is_marked: bool) -> str | None:
