@@ -1,7 +1,7 @@
 """Exact frontiers, fast: a windowed program along the greedy path whose certificate shows that no point is missing.
 
 `app.evaluator.frontier` has the textbook program, to which every point found here is equal; `docs/exactness.md` tells
-why. This module is the one to use for frontiers, the other for the oracle's actions.
+why. This module is the one to use.
 """
 
 from __future__ import annotations
