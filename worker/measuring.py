@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -13,8 +14,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+import psycopg
 from procrastinate import JobContext
-from sqlalchemy.exc import OperationalError
+from procrastinate.exceptions import ConnectorException
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
@@ -33,6 +36,8 @@ from worker.prompts import PromptBuilder
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
+OUTAGE_SECONDS = 5.0
+OUTAGES = (OperationalError, ConnectorException, psycopg.OperationalError)
 # A finished question is worth hours of a GPU: it is not given up because the database restarts.
 RECORD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
@@ -98,8 +103,9 @@ class Heart:
         while not self._is_over.wait(self._config.heartbeat_timeout_seconds / 3):
             try:
                 self._beat()
-            except OperationalError as exc:
-                logger.warning("no sign of life could be given: %s", str(exc.orig).strip())
+            except SQLAlchemyError as exc:
+                # The next one may succeed; without any the question goes to another worker.
+                logger.warning("no sign of life could be given: %s", exc)
 
     def _beat(self) -> None:
         lease = self._lease
@@ -150,7 +156,7 @@ class MeasuringWorker:
                 self._work(until_idle)
             finally:
                 self._close_engine()
-                with self._sessions.begin() as session:
+                with contextlib.suppress(OperationalError), self._sessions.begin() as session:
                     probe_items.dismiss_worker(session, self._actor)
 
     def measure(self, item_id: int) -> None:
@@ -190,27 +196,38 @@ class MeasuringWorker:
                 probe_items.fail_item(session, lease, reason=reason)
 
     def _work(self, until_idle: bool) -> None:
+        self._reap()
+        while not self._stopping.is_set():
+            try:
+                if not self._take_turn() and until_idle and not self._is_work_left():
+                    return
+            except OUTAGES as exc:
+                # A loaded engine is worth waiting for the database.
+                logger.warning("the database does not answer: %s", str(exc).strip() or type(exc).__name__)
+                self._stopping.wait(OUTAGE_SECONDS)
+
+    def _take_turn(self) -> bool:
+        """Work off what waits for one engine; return whether there was anything, and wait a little where not."""
+        work = self._choose()
+        if work is None:
+            self._stopping.wait(POLL_SECONDS)
+            return False
+        self._prepare(work)
+        n_before = self._n_taken
+        context = {"worker": self}
+        jobs.run_probe_worker(self._config, self._url, engine_key=work.engine_key, context=context, go_on=self._goes_on)
+        if self._n_taken == n_before and not self._stopping.wait(POLL_SECONDS / 10):
+            # A question without a job, which a worker that was killed at the wrong moment leaves.
+            self._reap()
+        return True
+
+    def _reap(self) -> None:
         with self._sessions.begin() as session:
             probe_items.reap_items(session, config=self._config)
-        while not self._stopping.is_set():
-            work = self._choose()
-            if work is None:
-                with self._sessions.begin() as session:
-                    is_left = probe_items.is_work_left(session, model=self._model)
-                if until_idle and not is_left:
-                    return
-                self._stopping.wait(POLL_SECONDS)
-                continue
-            self._prepare(work)
-            n_before = self._n_taken
-            context = {"worker": self}
-            jobs.run_probe_worker(
-                self._config, self._url, engine_key=work.engine_key, context=context, go_on=self._goes_on
-            )
-            if self._n_taken == n_before and not self._stopping.wait(POLL_SECONDS / 10):
-                # A question without a job, which a worker that was killed at the wrong moment leaves.
-                with self._sessions.begin() as session:
-                    probe_items.reap_items(session, config=self._config)
+
+    def _is_work_left(self) -> bool:
+        with self._sessions.begin() as session:
+            return probe_items.is_work_left(session, model=self._model)
 
     def _choose(self) -> Work | None:
         """Return what to work on next: the most urgent; of equals what the loaded engine can do."""

@@ -280,13 +280,15 @@ def _count_items(session: Session, run: models.ProbeRun) -> _Counts:
 
 def _count_trajectories(session: Session, run: models.ProbeRun) -> dict[str, int]:
     item, trajectory = models.ProbeItem, models.ProbeTrajectory
+    # L(n) is the last of a short array; the tokens themselves are a long one, which is stored elsewhere.
+    length = trajectory.retained_tokens[func.cardinality(trajectory.retained_tokens)]
     query = (
         select(
             func.count(),
             func.sum(func.cardinality(trajectory.retained_tokens)),
             func.sum(cast(trajectory.hit_limit, Integer)),
             func.sum(trajectory.n_unextracted),
-            func.sum(func.cardinality(trajectory.token_ids)),
+            func.sum(length),
         )
         .join(item, item.id == trajectory.probe_item_id)
         .where(item.probe_run_id == run.id)

@@ -278,6 +278,32 @@ def test_a_question_without_a_job_is_found(laboratory: Laboratory) -> None:
     assert laboratory.state("first") == "finished"
 
 
+def test_a_restart_of_the_database_loses_nothing(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All connections end while a question is measured: those of the worker's sessions, and those of its queue."""
+    monkeypatch.setattr(measuring, "OUTAGE_SECONDS", 0.05)
+    laboratory.create("first")
+    end_all = (
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+
+    def end_connections(engine: ScriptedEngine) -> None:
+        generate = engine.generate
+
+        def ask(requests: Any, *, progress: Any = None) -> Any:
+            if len(engine.calls) == 5:
+                assert laboratory.ask(end_all) > 1
+            return generate(requests, progress=progress)
+
+        engine.generate = ask  # type: ignore[method-assign]
+
+    laboratory.prepare_engine = end_connections
+    laboratory.make_worker().run(until_idle=True)
+    assert laboratory.state("first") == "finished"
+    assert len(laboratory.records("first")) == 6
+    assert len(laboratory.engines) == 1
+
+
 def test_scoring_workers_leave_questions_alone(laboratory: Laboratory) -> None:
     laboratory.create("first")
     context = {"config": laboratory.config, "sessions": laboratory.sessions}
