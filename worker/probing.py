@@ -160,8 +160,8 @@ def measure_question(
         progress=progress or _ignore,
     )
     thinkings = _think(measuring)
-    margins = _measure_margins(measuring, thinkings)
     probes = _probe(measuring, thinkings)
+    margins = _measure_margins(measuring, thinkings)
     direct = _answer_directly(measuring, direct_instruction)
     records = _grade(measuring, grader, thinkings, margins=margins, probes=probes, direct=direct)
     return QuestionRecord(
