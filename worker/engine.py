@@ -127,6 +127,7 @@ class VllmEngine:
         """Return the outputs in the order of the prompts, generated in the order that shares most."""
         if not prompts:
             return []
+        self._refuse_unknown_tokens(prompts)
         self._llm.reset_prefix_cache()
         order = order_by_shared_prefix(prompts)
         texts = [{"prompt_token_ids": list(prompts[idx])} for idx in order]
@@ -138,6 +139,16 @@ class VllmEngine:
         for idx, output in zip(order, self._finish(ids, progress), strict=True):
             outputs[idx] = output
         return outputs
+
+    def _refuse_unknown_tokens(self, prompts: Sequence[Prompt]) -> None:
+        """Without a tokenizer vLLM takes any id, and one beyond the vocabulary would bring a GPU down."""
+        n_tokens = int(self._llm.model_config.get_vocab_size())
+        for prompt in set(prompts):
+            if not 0 <= min(prompt) <= max(prompt) < n_tokens:
+                raise EngineError(
+                    f"a prompt holds the tokens {min(prompt)} to {max(prompt)}, and the model knows 0 to {n_tokens - 1}: "
+                    "is the tokenizer that of the model?"
+                )
 
     def _finish(self, ids: Sequence[str], progress: Callable[[int], None] | None) -> list[Any]:
         """Step until all is generated; what raises meanwhile, a stopped run say, leaves no request in the engine."""

@@ -141,8 +141,8 @@ def test_progress_is_told_and_a_run_that_is_stopped_leaves_nothing_behind(vllm_e
 
 
 def test_what_vllm_refuses_is_an_error_that_says_why(vllm_engine: VllmEngine) -> None:
-    with pytest.raises(EngineError, match="vLLM refused a request"):
-        vllm_engine.generate([request((10**6,))])
+    with pytest.raises(EngineError, match="holds the tokens 5 to 1000000, and the model knows 0 to 106"):
+        vllm_engine.generate([request((5, 10**6))])
     with pytest.raises(EngineError, match="vLLM refused a request"):
         vllm_engine.generate([request(PROMPT * 20)])
     assert len(vllm_engine.generate([request(max_tokens=3)])[0].tokens) == 3
