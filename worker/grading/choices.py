@@ -7,6 +7,7 @@ a stray letter further on beats nothing. Each may give the letter, the option's 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -132,5 +133,6 @@ def _find_text(text: str, options: Sequence[str]) -> str | None:
     return chr(ord("A") + same[0]) if len(same) == 1 else None
 
 
+@functools.lru_cache(maxsize=1024)
 def _bare(text: str) -> str:
     return squeeze(clean(text)).strip(".,;:*`\"'")

@@ -117,19 +117,17 @@ class Grader:
         reference = question.reference_answer
         extractions = [extract_result(answer, reference) for answer in answers]
         texts = dict.fromkeys(extraction.text for extraction in extractions if extraction.text is not None)
-        compared = dict(zip(texts, self._threads.map(lambda text: self._compare(text, reference), texts), strict=True))
-        return [
-            refuse(extraction) if extraction.text is None else compared[extraction.text] for extraction in extractions
-        ]
+        compared = {text: _compare_text(text, reference) for text in texts}
+        undecided = [text for text, verdict in compared.items() if verdict is None]
 
-    def _compare(self, text: str, reference: str) -> Verdict:
-        """Compare two results here where their text decides, else in a process that can be killed."""
-        try:
-            return Verdict(equal_results(text, reference, symbolic=_leave_open), text, None)
-        except RecursionError:
-            return wrong(text, Reason.TOO_LONG)
-        except _UndecidedError:
+        def ask(text: str) -> Verdict:
             return _judge(text, self._pool.ask([text, reference]))
+
+        decided = dict(zip(undecided, self._threads.map(ask, undecided), strict=True))
+        return [
+            refuse(extraction) if extraction.text is None else compared[extraction.text] or decided[extraction.text]
+            for extraction in extractions
+        ]
 
     def _grade_programs(self, question: Question, answers: Sequence[str]) -> list[Verdict]:
         sandbox = self.require_sandbox()
@@ -147,6 +145,16 @@ class Grader:
 
 class _UndecidedError(Exception):
     """Text alone does not decide a comparison."""
+
+
+def _compare_text(text: str, reference: str) -> Verdict | None:
+    """Compare two results here where their text decides; None where it takes a process that can be killed."""
+    try:
+        return Verdict(equal_results(text, reference, symbolic=_leave_open), text, None)
+    except RecursionError:
+        return wrong(text, Reason.TOO_LONG)
+    except _UndecidedError:
+        return None
 
 
 def _leave_open(answer: str, reference: str) -> bool:

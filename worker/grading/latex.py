@@ -2,6 +2,7 @@ r"""Cleans answers written in LaTeX or plain text of what changes only their loo
 
 from __future__ import annotations
 
+import functools
 import re
 
 from worker.grading.boxes import match_braces
@@ -55,6 +56,7 @@ _TEXT_COMMAND = re.compile(
 _SPACE = re.compile(r"\s+")
 
 
+@functools.lru_cache(maxsize=1024)
 def clean(text: str) -> str:
     """Return a text without what changes only its looks: dollars, sizes of brackets, spaces, a full stop at the end."""
     for symbol, command in _SYMBOLS.items():

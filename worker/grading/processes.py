@@ -109,7 +109,9 @@ class _Child:
         )
         if self._read_line(time.monotonic() + START_LIMIT_SECONDS).outcome != "replied":
             self.stop()
-            raise RuntimeError(f"the grading process did not start: {' '.join(command)}")
+            raise RuntimeError(
+                f"the grading process did not start ({' '.join(command)}); is otboard[worker] installed?"
+            )
 
     def ask(self, question: Any, *, limit_seconds: float) -> Reply:
         assert self.process.stdin is not None

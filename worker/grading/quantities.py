@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -80,6 +81,7 @@ class Quantity:
     unit: str | None
 
 
+@functools.lru_cache(maxsize=1024)
 def find_quantity(text: str) -> Quantity | None:
     """Return the number that a cleaned text is, with its unit if it has one, or None if it is anything else."""
     if len(text) > MAX_NUMBER_LENGTH or not any(character.isdigit() for character in text):
