@@ -12,6 +12,8 @@ import importlib
 import logging
 import os
 import platform
+import sys
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +57,9 @@ class VllmEngine:
         self._vllm = _import("vllm")
         self._platform = _import("vllm.platforms").current_platform
         self._arguments = build_arguments(options, is_cpu=self._platform.is_cpu(), cache_bytes=cache_bytes)
+        if self._platform.is_cpu():
+            _spare_llvmlite()
+        _shield_search(self._platform)
         try:
             self._llm = self._vllm.LLM(model, revision=revision, **self._arguments)
         except Exception as exc:
@@ -146,8 +151,8 @@ class VllmEngine:
         for prompt in set(prompts):
             if not 0 <= min(prompt) <= max(prompt) < n_tokens:
                 raise EngineError(
-                    f"a prompt holds the tokens {min(prompt)} to {max(prompt)}, and the model knows 0 to {n_tokens - 1}: "
-                    "is the tokenizer that of the model?"
+                    f"a prompt holds the tokens {min(prompt)} to {max(prompt)}, and the model knows 0 to "
+                    f"{n_tokens - 1}: is the tokenizer that of the model?"
                 )
 
     def _finish(self, ids: Sequence[str], progress: Callable[[int], None] | None) -> list[Any]:
@@ -210,12 +215,46 @@ def _adapt_to_cpu(arguments: dict[str, Any]) -> None:
         arguments.setdefault("kv_cache_memory_bytes", CPU_CACHE_BYTES)
 
 
+def _shield_search(platform: Any) -> None:
+    """Keep llvmlite out of vLLM's search for kernels on a CPU.
+
+    The search reads the attributes of every object of every loaded module, and llvmlite's library, which the evaluator
+    loads, answers with a function where a dictionary is asked for: the engine would not start.
+    """
+    register = getattr(platform, "register_triton_kernel_overrides", None)
+    if register is None or not platform.is_cpu():
+        return
+
+    def register_without_llvmlite() -> None:
+        hidden = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "llvmlite"}
+        for name in hidden:
+            del sys.modules[name]
+        try:
+            register()
+        finally:
+            sys.modules.update(hidden)
+
+    platform.register_triton_kernel_overrides = register_without_llvmlite
+
+
 def _step(core: Any) -> list[Any]:
     try:
         outputs: list[Any] = core.step()
     except Exception as exc:
         raise EngineError(f"vLLM could not generate: {_first_line(exc)}") from exc
     return outputs
+
+
+def _spare_llvmlite() -> None:
+    """Let vLLM look for kernels in every object of every module, as its CPU build does at the start.
+
+    The library of llvmlite, which numba has loaded by then, answers to any name, `__dict__` too, with a function of its
+    own, on which that search fails.
+    """
+    library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
+    functions = getattr(library, "_fntab", None)
+    if isinstance(functions, dict):
+        functions.setdefault("__dict__", {})
 
 
 def _read_completion(output: Any) -> Completion:

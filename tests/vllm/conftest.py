@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import json
 import os
@@ -97,7 +98,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def vllm_engine(tiny_model: Path) -> Iterator[VllmEngine]:
-    """The tiny model in vLLM, in this process."""
+    """The tiny model in vLLM, in this process. A worker has loaded numba by then, which vLLM once failed on."""
+    importlib.import_module("numba")
     opened = VllmEngine(str(tiny_model), OPTIONS, cache_bytes=CACHE_BYTES)
     yield opened
     opened.close()
