@@ -13,10 +13,13 @@ from pathlib import Path
 FIRST_USER_ID = 1_500_000_000
 N_USER_IDS = 1 << 20
 NOBODY_ID = 65534
+PREFIX = "/python"
+SHARED_LIBRARIES = "/python/shared"
 SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib64")
 _QUESTION = """
 import json, os, sys, sysconfig
-print(json.dumps({"executable": os.path.realpath(sys.executable), "library": sysconfig.get_path("stdlib"),
+print(json.dumps({"executable": os.path.realpath(sys.executable), "prefix": os.path.realpath(sys.base_prefix),
+    "library": sysconfig.get_path("stdlib"),
     "platform_library": sysconfig.get_path("platstdlib"), "shared": sysconfig.get_config_var("LIBDIR"),
     "triplet": sysconfig.get_config_var("MULTIARCH") or "", "version": ".".join(map(str, sys.version_info[:3])),
     "is_new_enough": sys.version_info >= (3, 11)}))
@@ -25,16 +28,16 @@ print(json.dumps({"executable": os.path.realpath(sys.executable), "library": sys
 
 @dataclass(frozen=True)
 class Runtime:
-    """An interpreter that the sandbox's user may read, and where its parts lie."""
+    """An interpreter that the sandbox's user may read: where it lies inside, and what is mounted for it."""
 
     executable: str
     version: str
     mounts: tuple[str, ...]
-    library_path: str
 
 
-def find_runtime() -> Runtime | None:
-    """Return the first Python 3.11 or newer that an unprivileged user can run: this one's, else the system's."""
+def list_runtimes() -> list[Runtime]:
+    """Return each Python 3.11 or newer that an unprivileged user can run: this one first, then the system's."""
+    runtimes: list[Runtime] = []
     candidates = (getattr(sys, "_base_executable", sys.executable), "/usr/bin/python3", "/usr/local/bin/python3")
     user = own_user_id(0)
     for candidate in candidates:
@@ -53,8 +56,8 @@ def find_runtime() -> Runtime | None:
             continue
         answer = json.loads(completed.stdout)
         if answer["is_new_enough"]:
-            return _build_runtime(answer)
-    return None
+            runtimes.append(_build_runtime(answer))
+    return runtimes
 
 
 def own_user_id(number: int) -> int | None:
@@ -84,13 +87,22 @@ def _build_runtime(answer: dict[str, str]) -> Runtime:
             mounts += ["--symlink", str(Path(folder).readlink()), folder]
         elif Path(folder).is_dir():
             mounts += ["--ro-bind", folder, folder]
-    for path in dict.fromkeys((answer["executable"], answer["library"], answer["platform_library"])):
-        mounts += ["--ro-bind", path, path]
+    # In the sandbox every interpreter lies in one place, which tells nothing of where it lies here.
+    libraries = {answer[name]: _place(answer[name], answer["prefix"]) for name in ("library", "platform_library")}
+    executable = f"{PREFIX}/bin/{Path(answer['executable']).name}"
+    for path, place in {answer["executable"]: executable, **libraries}.items():
+        mounts += ["--ro-bind", path, place]
     for shared in sorted(Path(answer["shared"] or "/nonexistent").glob("libpython*.so*")):
-        mounts += ["--ro-bind", str(shared), str(shared)]
-    for packages in ("site-packages", "dist-packages"):
+        mounts += ["--ro-bind", str(shared), f"{SHARED_LIBRARIES}/{shared.name}"]
+    for path, place in libraries.items():
         # A verdict must not depend on what happens to be installed here.
-        hidden = Path(answer["library"], packages)
-        if hidden.is_dir():
-            mounts += ["--tmpfs", str(hidden), "--remount-ro", str(hidden)]
-    return Runtime(answer["executable"], answer["version"], tuple(mounts), answer["shared"] or "")
+        for packages in ("site-packages", "dist-packages"):
+            if Path(path, packages).is_dir():
+                mounts += ["--tmpfs", f"{place}/{packages}", "--remount-ro", f"{place}/{packages}"]
+    return Runtime(executable, answer["version"], tuple(mounts))
+
+
+def _place(path: str, prefix: str) -> str:
+    """Return where a folder of an interpreter lies in the sandbox; one outside its prefix keeps its place."""
+    folder = Path(os.path.realpath(path))
+    return f"{PREFIX}/{folder.relative_to(prefix)}" if folder.is_relative_to(prefix) else str(folder)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from app.errors import AppError
-from worker.grading.runtime import Runtime, find_runtime, own_user_id
+from worker.grading.runtime import PREFIX, SHARED_LIBRARIES, Runtime, list_runtimes, own_user_id
 from worker.grading.seccomp import build_filter
 from worker.grading.watching import Limits, Run, Watch
 
@@ -40,9 +40,8 @@ class Sandbox:
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self._bubblewrap = _find_bubblewrap()
-        self._runtime = _find_runtime()
         self._filter = build_filter()
-        self._check()
+        self._runtime = self._find_runtime()
 
     def describe(self) -> dict[str, str]:
         """Return what a verdict may depend on."""
@@ -66,25 +65,32 @@ class Sandbox:
         SandboxError : the sandbox itself did not come up, twice; the program had not begun.
         """
         for _ in range(2):
-            run, message = self._try(program, text, function_name or "stdin")
+            run, message = self._try(self._runtime, program, text, function_name or "stdin")
             if run is not None:
                 return run
         raise SandboxError(f"the sandbox did not start: {message}")
 
-    def _check(self) -> None:
-        """Refuse to be without a working sandbox: once, a trivial program must run in it and its end be seen."""
-        try:
-            run = self.run("print(input())", text="sandbox")
-        except SandboxError as exc:
+    def _find_runtime(self) -> Runtime:
+        """Return the first interpreter with which a trivial program runs and its end is seen; without any, refuse."""
+        runtimes = list_runtimes()
+        if not runtimes:
             raise SandboxMissingError(
-                f"bubblewrap is installed but cannot make a sandbox here ({exc}); allow unprivileged user namespaces "
-                "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, "
-                "user.max_user_namespaces > 0), and run a container with seccomp=unconfined"
-            ) from exc
-        if run != Run("ended", b"sandbox\n"):
-            raise SandboxMissingError(f"a trial program in the sandbox ended with {run.ending}: {run.output[:200]!r}")
+                "there is no Python 3.11 or newer that an unprivileged user can run in the sandbox; "
+                "install the system's python3"
+            )
+        messages = []
+        for runtime in runtimes:
+            run, message = self._try(runtime, "print(input())", "sandbox", "stdin")
+            if run == Run("ended", b"sandbox\n"):
+                return runtime
+            messages.append(message or f"a trial program ended with {run and run.ending}")
+        raise SandboxMissingError(
+            f"bubblewrap is installed but cannot make a sandbox here: {messages[0]}; allow unprivileged user namespaces "
+            "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, "
+            "user.max_user_namespaces > 0), and run a container with seccomp=unconfined"
+        )
 
-    def _try(self, program: str, text: str, mode: str) -> tuple[Run | None, str]:
+    def _try(self, runtime: Runtime, program: str, text: str, mode: str) -> tuple[Run | None, str]:
         """Return the run, or None and what bubblewrap said where the program never began."""
         with ExitStack() as stack:
             inside, source, given = (
@@ -94,8 +100,8 @@ class Sandbox:
             status_read, status_write = os.pipe()
             stack.callback(os.close, status_read)
             command = [
-                *self._arguments(inside, source, filters),
-                *("--", self._runtime.executable, "-s", "-P", "-B", "/sandbox/inside.py", mode, str(status_write)),
+                *self._arguments(runtime, inside, source, filters),
+                *("--", runtime.executable, "-s", "-P", "-B", "/sandbox/inside.py", mode, str(status_write)),
                 *self.limits.arguments(),
             ]
             user = own_user_id(next(_run_numbers) + os.getpid() * 64)
@@ -123,14 +129,13 @@ class Sandbox:
                 finally:
                     process.kill()
 
-    def _arguments(self, inside: int, source: int, filters: Sequence[int]) -> list[str]:
+    def _arguments(self, runtime: Runtime, inside: int, source: int, filters: Sequence[int]) -> list[str]:
         arguments = [self._bubblewrap, "--unshare-all", "--new-session", "--die-with-parent", "--clearenv"]
         environment = {"HOME": "/tmp", "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "0"}
-        if self._runtime.library_path:
-            environment["LD_LIBRARY_PATH"] = self._runtime.library_path
+        environment |= {"LD_LIBRARY_PATH": SHARED_LIBRARIES, "PYTHONHOME": PREFIX}
         for name, value in environment.items():
             arguments += ["--setenv", name, value]
-        arguments += ["--hostname", "sandbox", *self._runtime.mounts]
+        arguments += ["--hostname", "sandbox", *runtime.mounts]
         for device in ("null", "zero", "urandom"):
             arguments += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
         arguments += ["--ro-bind-data", str(inside), "/sandbox/inside.py"]
@@ -179,13 +184,3 @@ def _find_bubblewrap() -> str:
             "on Debian and Ubuntu: apt-get install bubblewrap; on Fedora: dnf install bubblewrap"
         )
     return found
-
-
-def _find_runtime() -> Runtime:
-    runtime = find_runtime()
-    if runtime is None:
-        raise SandboxMissingError(
-            "there is no Python 3.11 or newer that an unprivileged user can run in the sandbox; "
-            "install the system's python3"
-        )
-    return runtime

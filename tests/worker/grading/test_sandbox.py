@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -169,16 +170,14 @@ def test_the_answer_to_one_test_does_not_pass_another(strict: Grader) -> None:
 def test_what_a_program_sees(box: Sandbox) -> None:
     program = (
         "import os, sys\nprint(sorted(os.listdir('/')), sorted(os.listdir('/dev')), os.listdir('/tmp'))\n"
-        "print(sorted(set(os.environ) - {'LD_LIBRARY_PATH', 'PWD'}), os.getuid() == 0, os.uname().nodename)\n"
+        "print(sorted(set(os.environ) - {'PWD'}), os.getuid() == 0, os.uname().nodename)\n"
         "print([n for n in range(64) if os.path.lexists(f'/proc/self/fd/{n}')], os.getcwd())"
     )
     folders, variables, descriptors = box.run(program, text="").output.decode().splitlines()
     assert "'dev', 'lib'" in folders
-    assert not {"etc", "home", "root", "proc", "var", "opt", "srv"} & set(
-        folders.replace("'", "").strip("[]").split(", ")
-    )
+    assert not {"'etc'", "'home'", "'root'", "'proc'", "'var'", "'opt'"} & set(re.split(r"[\[\], ]+", folders))
     assert "['null', 'urandom', 'zero'] []" in folders
-    assert variables == "['HOME', 'LC_ALL', 'PYTHONHASHSEED', 'TMPDIR'] False sandbox"
+    assert variables == "['HOME', 'LC_ALL', 'LD_LIBRARY_PATH', 'PYTHONHASHSEED', 'PYTHONHOME', 'TMPDIR'] False sandbox"
     assert descriptors == "[] /tmp"
 
 
