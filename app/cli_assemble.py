@@ -34,6 +34,15 @@ def assemble(
         list[str] | None,
         typer.Option("--hide", metavar="SPLIT", help="A split whose labels stay hidden.", show_default=False),
     ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--leave-out",
+            metavar="COLUMN",
+            help="An optional column to leave out, such as prompt, token_ids or probe_answers.",
+            show_default=False,
+        ),
+    ] = None,
     freeze: Annotated[bool, typer.Option("--freeze", help="Make it unchangeable at once.")] = False,
     output_format: FormatOption = Format.TABLE,
 ) -> None:
@@ -52,6 +61,7 @@ def assemble(
         license=license,
         source=source,
         hidden_splits=tuple(hide or ()),
+        left_out=tuple(leave_out or ()),
     )
     with open_session() as session:
         stored = assemble_runs(session, runs, assembly=assembly, actor=name_actor(), with_snapshot=with_snapshot)

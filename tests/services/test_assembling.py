@@ -12,7 +12,13 @@ from app.db import models
 from app.files.combining import PartsDoNotFitError
 from app.files.snapshot import build_snapshot
 from app.services import probe_runs, snapshots
-from app.services.assembling import Assembly, NothingToAssembleError, RunNotFinishedError, assemble_runs
+from app.services.assembling import (
+    Assembly,
+    NothingToAssembleError,
+    RunNotFinishedError,
+    UnknownColumnError,
+    assemble_runs,
+)
 from app.services.probe_records import unpack_answers
 from app.services.snapshots import SnapshotExistsError, UnknownSnapshotError
 from app.services.successors import find_successor
@@ -250,6 +256,31 @@ def test_failed_questions_are_named_with_their_reason(session: Session) -> None:
     failed = caught.value.problems[1]
     assert (failed.code, failed.unit) == ("question_not_measured", "tiny / sums / q0")
     assert "the engine ran out of memory" in failed.message
+
+
+def test_columns_that_are_left_out(session: Session) -> None:
+    """Some benchmarks may not be passed on in plain text, and answers make a snapshot large."""
+    make_run(session, "one")
+    with pytest.raises(UnknownColumnError, match="did you mean 'prompt'"):
+        assemble(session, "one", left_out=("promt",))
+    with pytest.raises(UnknownColumnError):
+        assemble(session, "one", left_out=("correct_probes",))
+    assemble(session, "one", name="bare", left_out=("prompt", "reference_answer", "token_ids", "probe_answers"))
+    bare = snapshots.export_snapshot(session, "bare")
+    for table, name in (
+        (bare.questions, "prompt"),
+        (bare.questions, "reference_answer"),
+        (bare.trajectories, "token_ids"),
+        (bare.trajectories, "probe_answers"),
+    ):
+        assert table[name].null_count == table.num_rows
+    assert bare.trajectories["end_margin"].null_count == 0
+    # A run with its texts joins a snapshot without them: what is known of the questions is the same.
+    make_run(session, "two", model="small")
+    assemble(session, "two", name="both", with_snapshot="bare")
+    both = snapshots.export_snapshot(session, "both")
+    assert both.questions["prompt"].null_count == 6
+    assert both.trajectories["token_ids"].null_count == 12
 
 
 def test_what_is_not_there(session: Session) -> None:
