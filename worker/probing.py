@@ -13,6 +13,7 @@ from typing import Protocol as Interface
 
 import numpy as np
 
+from app.errors import ContentError
 from app.evaluator.segmentation import merge_blocks, split_blocks
 from app.files.profiles import Profile
 from app.files.protocol import Protocol
@@ -26,6 +27,13 @@ from worker.seeds import Phase, derive_seed
 # What PostgreSQL cannot hold, and what a broken token may decode to.
 _UNSTORABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
 Progress = Callable[[str, int, int], None]
+
+
+class ContextTooShortError(ContentError):
+    """The engine's context does not hold the question, its thinking and an answer at their limits."""
+
+    code = "context_too_short"
+    title = "The engine's context is too short"
 
 
 class AnswerGrader(Interface):
@@ -143,6 +151,11 @@ def measure_question(
         measurement.
     worker : versions of the code that measures; kept with the record beside those of the engine and the grader.
 
+    Raises
+    ------
+    ContextTooShortError : a thinking of full length would be cut off in silence, and its probes refused.
+    SandboxMissingError : the question asks for a program, and there is no sandbox to run it in.
+
     Notes
     -----
     Section 3.1, appendix A.2. All probes of a question are one call of the engine, which orders them by the prefix
@@ -159,6 +172,7 @@ def measure_question(
         prompt=builder.question_prompt(question, instruction),
         progress=progress or _ignore,
     )
+    _check_context(measuring)
     thinkings = _think(measuring)
     probes = _probe(measuring, thinkings)
     margins = _measure_margins(measuring, thinkings)
@@ -182,6 +196,17 @@ def cut_steps(builder: PromptBuilder, thinking: Sequence[int], *, step_tokens: i
 def read_sampling(document: dict[str, float]) -> Sampling:
     """Return the sampling parameters of a profile."""
     return Sampling(**{**document, "top_k": int(document.get("top_k", 0))})  # type: ignore[arg-type]
+
+
+def _check_context(measuring: Measuring) -> None:
+    builder, protocol = measuring.builder, measuring.protocol
+    held = builder.profile.engine["max_model_len"]
+    thought = len(measuring.prompt) + _count_output_tokens(builder)
+    answered = len(builder.closing_tokens) + max(protocol.answer_token_limit, protocol.probe_token_limit)
+    if held is not None and thought + answered > held:
+        raise ContextTooShortError(
+            f"the question and its limits take {thought + answered} tokens; the profile's max_model_len is {held}"
+        )
 
 
 def _think(measuring: Measuring) -> list[_Thinking]:

@@ -137,6 +137,7 @@ def create_run(
     ProbeRunExistsError : the name is that of a run or snapshot.
     """
     _check(name, question_sets, priority=priority)
+    _check_context(profile, protocol)
     if find_snapshot(session, name) is not None:
         raise ProbeRunExistsError(f"There is a snapshot {name!r} already; a run is named for the snapshot it makes.")
     added = upsert(models.ProbeRun).values(
@@ -326,6 +327,17 @@ def _check(name: str, question_sets: Sequence[QuestionSet], *, priority: int) ->
         problems.add("duplicate_benchmark", f"two question sets are of the benchmark {benchmark!r}", column="questions")
     if problems:
         raise ProbeRunContentError("the probe run cannot be created", problems=problems.problems())
+
+
+def _check_context(profile: Profile, protocol: Protocol) -> None:
+    """Refuse limits that no question fits between; a worker looks again when it knows a question's length."""
+    held = profile.engine["max_model_len"]
+    needed = protocol.thinking_token_limit + max(protocol.answer_token_limit, protocol.probe_token_limit)
+    if held is not None and needed >= held:
+        raise ProbeRunContentError(
+            f"A thinking and an answer at their limits take {needed} tokens and leave no room for a question: the "
+            f"profile's max_model_len is {held}."
+        )
 
 
 def _check_priority(priority: int) -> None:

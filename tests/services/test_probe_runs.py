@@ -119,6 +119,13 @@ def test_the_name_of_a_run_or_snapshot_is_taken(session: Session, board_snapshot
             create_run(session, name)
 
 
+def test_limits_that_leave_no_room_for_a_question_are_refused(session: Session) -> None:
+    profile = make_profile(engine={"max_model_len": 128}, answer_token_limit=32, probe_token_limit=16)
+    with pytest.raises(probe_runs.ProbeRunContentError, match="128"):
+        create_run(session, profile=profile, thinking_token_limit=96)
+    create_run(session, profile=profile, thinking_token_limit=95)
+
+
 def test_an_unknown_model_is_an_error_that_helps(session: Session) -> None:
     with pytest.raises(UnknownModelError, match=r"profiles\.md"):
         probe_runs.find_model_profile(session, "nobody-knows-it")

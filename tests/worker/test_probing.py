@@ -15,7 +15,7 @@ from app.services.probe_records import LostItemError, QuestionRecord, pack_answe
 from tests.scripted_model import ScriptedEngine, make_profile, make_prompts, make_questions, make_tokenizer
 from worker.generation import Completion, Request
 from worker.grading import Grader, open_grader
-from worker.probing import measure_question
+from worker.probing import ContextTooShortError, measure_question
 from worker.seeds import derive_seed
 
 QUESTION = make_questions().questions[3]  # 3 + 10
@@ -245,6 +245,20 @@ def test_what_progress_raises_ends_the_measurement(grader: Grader) -> None:
         measure(engine, grader, progress=watch)
     assert told[:4] == [("thinking", n, 4) for n in (1, 2, 3, 4)]
     assert told[-1][:2] == ("probes", 1)
+
+
+def test_a_context_that_is_too_short_is_refused_before_anything_is_generated(grader: Grader) -> None:
+    """It would cut thinkings off in silence, and refuse the probes of the longest ones after hours."""
+    needed = len(encode("Give the result.\n\nWhat is 3 + 10?\n\n<think>")) + 2 + 200 + len(encode("</think>\n\n")) + 24
+    for held in (needed, needed - 1):
+        engine = ScriptedEngine()
+        profile = make_profile(engine={"max_model_len": held})
+        if held == needed:
+            measure(engine, grader, profile=profile)
+            continue
+        with pytest.raises(ContextTooShortError, match=str(held)):
+            measure(engine, grader, profile=profile)
+        assert engine.calls == []
 
 
 def test_answers_are_packed_and_unpacked() -> None:
