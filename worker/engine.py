@@ -13,7 +13,6 @@ import logging
 import os
 import platform
 import sys
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
