@@ -15,6 +15,14 @@ _MATRIX = re.compile(
 )
 
 
+_SIGN = r"\s*(<|>|\\le|\\ge)(?![A-Za-z])\s*"
+_BOUND = r"([^<>=,A-Za-z]*(?:\\(?!le|ge|ne)[A-Za-z]+[^<>=,A-Za-z]*)*)"
+_BETWEEN = re.compile(rf"{_BOUND}\s*(<|\\le)(?![A-Za-z])\s*[A-Za-z]\s*(<|\\le)(?![A-Za-z])\s*{_BOUND}")
+_ONE_SIDED = re.compile(rf"[A-Za-z]{_SIGN}{_BOUND}")
+_ONE_SIDED_TURNED = re.compile(rf"{_BOUND}{_SIGN}[A-Za-z]")
+_TURNED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
+
+
 @dataclass(frozen=True)
 class Form:
     """How a text is built: its kind, the brackets around it, and its parts.
@@ -53,6 +61,25 @@ def read_form(text: str) -> Form:
     elif text.count("\\pm") == 1 and "\\mp" not in text:
         return Form("list", "", (text.replace("\\pm", "+"), text.replace("\\pm", "-")))
     return Form("single", "", (text,))
+
+
+def find_interval(text: str) -> str | None:
+    r"""Return the interval of an inequality in one unknown, such as "(-\infty,2)" of "x < 2", or None if it is none."""
+    if match := _BETWEEN.fullmatch(text):
+        return f"{_bracket(match[2], '([')}{match[1].strip()},{match[4].strip()}{_bracket(match[3], ')]')}"
+    if match := _ONE_SIDED.fullmatch(text):
+        sign, bound = match[1], match[2]
+    elif match := _ONE_SIDED_TURNED.fullmatch(text):
+        sign, bound = _TURNED[match[2]], match[1]
+    else:
+        return None
+    if sign in ("<", r"\le"):
+        return rf"(-\infty,{bound.strip()}{_bracket(sign, ')]')}"
+    return rf"{_bracket(sign, '([')}{bound.strip()},\infty)"
+
+
+def _bracket(sign: str, brackets: str) -> str:
+    return brackets[sign.startswith("\\")]
 
 
 def split_cells(row: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from worker.grading.forms import Form, read_form, split_cells
+from worker.grading.forms import Form, find_interval, read_form, split_cells
 from worker.grading.latex import clean, has_text, squeeze, unwrap_text
 from worker.grading.quantities import Quantity, equal_quantities, find_quantity, mark_unit_symbol, split_unit
 
@@ -74,6 +74,9 @@ def _equal_forms(
     """Compare part by part what has parts; a set may be written without its braces, a tuple may not."""
     if answer.kind == reference.kind == "matrix":
         return _equal_matrices(answer, reference, symbolic)
+    if {answer.kind, reference.kind} == {"list", "union"}:
+        parts = [_read_intervals(form) for form in (answer, reference)]
+        return _equal_unordered(parts[0], parts[1], symbolic)
     unordered = ("list", "set")
     if answer.kind in unordered and reference.kind in unordered:
         return _equal_unordered(_common_names(answer.parts), _common_names(reference.parts), symbolic)
@@ -98,6 +101,11 @@ def _equal_forms(
     ):
         return False
     return symbolic(answer_text, reference_text)
+
+
+def _read_intervals(form: Form) -> Sequence[str]:
+    """Return the parts of a union, also where it is written as "x < 1 or x > 2"."""
+    return form.parts if form.kind == "union" else [find_interval(part) or part for part in form.parts]
 
 
 def _common_names(parts: Sequence[str]) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ class Sandbox:
                 return runtime
             messages.append(message or f"a trial program ended with {run and run.ending}")
         raise SandboxMissingError(
-            f"bubblewrap is installed but cannot make a sandbox here: {messages[0]}; allow unprivileged user namespaces "
+            f"bubblewrap is installed but cannot make a sandbox: {messages[0]}; allow unprivileged user namespaces "
             "(sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, "
             "user.max_user_namespaces > 0), and run a container with seccomp=unconfined"
         )
