@@ -58,7 +58,6 @@ class VllmEngine:
         self._arguments = build_arguments(options, is_cpu=self._platform.is_cpu(), cache_bytes=cache_bytes)
         if self._platform.is_cpu():
             _spare_llvmlite()
-        _shield_search(self._platform)
         try:
             self._llm = self._vllm.LLM(model, revision=revision, **self._arguments)
         except Exception as exc:
@@ -137,7 +136,7 @@ class VllmEngine:
         texts = [{"prompt_token_ids": list(prompts[idx])} for idx in order]
         try:
             ids = self._llm.enqueue(texts, [params[idx] for idx in order], use_tqdm=False)
-        except ValueError as exc:
+        except Exception as exc:
             raise EngineError(f"vLLM refused a request: {_first_line(exc)}") from exc
         outputs: list[Any] = [None] * len(order)
         for idx, output in zip(order, self._finish(ids, progress), strict=True):
@@ -212,28 +211,6 @@ def _adapt_to_cpu(arguments: dict[str, Any]) -> None:
         arguments.pop("max_num_batched_tokens", None)
     if not os.environ.get(CPU_CACHE_VARIABLE):
         arguments.setdefault("kv_cache_memory_bytes", CPU_CACHE_BYTES)
-
-
-def _shield_search(platform: Any) -> None:
-    """Keep llvmlite out of vLLM's search for kernels on a CPU.
-
-    The search reads the attributes of every object of every loaded module, and llvmlite's library, which the evaluator
-    loads, answers with a function where a dictionary is asked for: the engine would not start.
-    """
-    register = getattr(platform, "register_triton_kernel_overrides", None)
-    if register is None or not platform.is_cpu():
-        return
-
-    def register_without_llvmlite() -> None:
-        hidden = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "llvmlite"}
-        for name in hidden:
-            del sys.modules[name]
-        try:
-            register()
-        finally:
-            sys.modules.update(hidden)
-
-    platform.register_triton_kernel_overrides = register_without_llvmlite
 
 
 def _step(core: Any) -> list[Any]:

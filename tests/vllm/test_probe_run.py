@@ -166,7 +166,9 @@ def laboratory(committed_database: str, tiny_model: Path, tmp_path: Path) -> Ite
             "engine": {"dtype": "float32", "max_model_len": 1024, "enforce_eager": True},
         }
     )
-    config = Config(data_dir=tmp_path, database_url=committed_database, heartbeat_timeout_seconds=10)
+    config = Config(
+        data_dir=tmp_path, database_url=committed_database, heartbeat_timeout_seconds=10, bootstrap_replicates=20
+    )
     database = make_engine(committed_database)
     made = Laboratory(config, database, session_factory(database), profile)
     yield made
