@@ -55,7 +55,7 @@ class PromptBuilder:
     end_tokens : what ends thinking, as it is looked for in what a model writes.
     closing_tokens : the end of thinking and the opening of the answer, as they are put behind kept thinking.
     opening_tokens : the opening of the answer, as it is looked for.
-    spoken_tokens : what of it belongs to the answer: all that follows its last special token.
+    spoken_tokens : what of it belongs to the answer: all that follows its last special token, and the line of that.
     eos_tokens : what ends an answer.
     """
 
@@ -251,7 +251,6 @@ def build_prompts(profile: Profile, tokenizer: Tokenizer) -> PromptBuilder:
     if not tokenizer.eos_tokens:
         raise TokenizerError(f"the tokenizer {tokenizer.name} names no token that ends a text")
     opening = tuple(tokenizer.encode(profile.answer_opening))
-    n_spoken = next((n for n, token in enumerate(reversed(opening)) if token in tokenizer.special_tokens), len(opening))
     return PromptBuilder(
         profile=profile,
         tokenizer=tokenizer,
@@ -261,9 +260,22 @@ def build_prompts(profile: Profile, tokenizer: Tokenizer) -> PromptBuilder:
         end_tokens=end,
         closing_tokens=tuple(tokenizer.encode(profile.thinking_end + profile.answer_opening)),
         opening_tokens=opening,
-        spoken_tokens=opening[len(opening) - n_spoken :],
+        spoken_tokens=_find_spoken(tokenizer, opening),
         eos_tokens=tokenizer.eos_tokens,
     )
+
+
+def _find_spoken(tokenizer: Tokenizer, opening: Tokens) -> Tokens:
+    """Return what of an opening belongs to the answer: all of it, or what follows its last mark and that mark's line.
+
+    The line may name a role, as in "<|im_start|>assistant\\nThe answer is".
+    """
+    for idx in range(len(opening) - 1, -1, -1):
+        if opening[idx] in tokenizer.special_tokens:
+            rest = opening[idx + 1 :]
+            breaks = [place + 1 for place, token in enumerate(rest) if "\n" in tokenizer.token_texts[token]]
+            return rest[breaks[-1] :] if breaks else rest
+    return opening
 
 
 def _join(first: str, second: str) -> str:

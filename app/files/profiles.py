@@ -181,9 +181,9 @@ def get_profile(name: str) -> Profile:
     if profile is None:
         known = [label for p in list_profiles() for label in (p.name, p.repository)]
         raise UnknownModelError(
-            f"there is no profile for the model {name!r}{suggest(name, known).rstrip('?')}. A profile is a YAML file that says how "
-            "the model is asked and where its thinking ends: copy `generic`, or the one nearest to the model, change "
-            "it as docs/profiles.md describes, and name the file instead of the model. "
+            f"there is no profile for the model {name!r}{suggest(name, known).rstrip('?')}. A profile is a YAML file "
+            "that says how the model is asked and where its thinking ends: copy `generic`, or the one nearest to the "
+            "model, change it as docs/profiles.md describes, and name the file instead of the model. "
             f"Known: {', '.join(p.name for p in list_profiles())}"
         )
     return profile

@@ -308,6 +308,20 @@ def test_answers_are_read_with_their_opening(
     assert boxed.answer_text(encode(boxed, "five}")) == "The answer is {five}"
 
 
+def test_an_answer_asked_for_in_a_turn_of_its_own(make_builder: MakeBuilder) -> None:
+    """As of a model that was not trained to think: its first turn is its thinking, and ends as every turn does."""
+    turn = "\n<|im_start|>user\nSo?<|im_end|>\n<|im_start|>assistant\nThe answer is"
+    builder = make_builder("chat", thinking_end="<|im_end|>", answer_opening=turn, boundary_text="\n")
+    found = split(builder, "two\nfive", stop="<|im_end|>")
+    assert (decode(builder, found.thinking), found.answer, found.fault) == ("two\nfive", (), None)
+    prompt = builder.question_prompt(QUESTION, "Add.")
+    end = builder.boundaries.mark(found.thinking).tolist().index(True) + 1
+    probe = builder.probe_prompt(prompt, found.thinking, end)
+    assert decode(builder, probe[len(prompt) :]) == f"two<|im_end|>{turn}"
+    # Neither the second question nor the role is part of the answer.
+    assert builder.answer_text(encode(builder, " five")) == "The answer is five"
+
+
 def test_other_boundaries(make_builder: MakeBuilder) -> None:
     builder = make_builder("chat", thinking_end="</think>", boundary_text="\n")
     kept = encode(builder, "So\nfive")
