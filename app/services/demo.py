@@ -1,4 +1,4 @@
-"""The demo: a synthetic snapshot with its controls and example methods, made while the board is already served."""
+"""The demo: snapshots with their controls and example methods, made while the board is already served."""
 
 from __future__ import annotations
 
@@ -24,16 +24,23 @@ from app.db.embedded import open_database
 from app.db.migrations import upgrade_database
 from app.db.session import make_engine, session_factory
 from app.errors import AppError
-from app.evaluator.measurements import Measurements
+from app.evaluator.measurements import ALL_SPLITS, Measurements
 from app.evaluator.strategies import ActionTable, Strategy
 from app.files.actions import write_actions
 from app.files.snapshot import Snapshot, load_measurements
 from app.files.synthetic import draw_snapshot
 from app.log import configure_logging
 from app.processes import stop_with_parent
-from app.services import snapshots
 from app.services.accounts import CONTROL_TEAM, Identity, ensure_account
 from app.services.demo_progress import DemoProgress, write_demo_progress
+from app.services.demo_snapshots import (
+    SHIPPED_FOLDER,
+    can_fit,
+    ensure_frozen,
+    list_shipped,
+    list_shown_splits,
+    store_shipped,
+)
 from app.services.submissions import (
     SubmissionState,
     accept_submission,
@@ -75,32 +82,56 @@ class _Entry:
     build: Callable[[], ActionTable]
 
 
-def run_demo(sessions: Sessions, config: Config, *, scale: float = 1.0, splits: Sequence[str] = SPLITS) -> None:
-    """Make whatever of the demo is not there yet: the snapshot, its submissions, scored by a worker and published.
+def run_demo(
+    sessions: Sessions,
+    config: Config,
+    *,
+    scale: float = 1.0,
+    splits: Sequence[str] = SPLITS,
+    shipped: Path = SHIPPED_FOLDER,
+) -> None:
+    """Make whatever of the demo is not there yet: snapshots, their submissions, scored by a worker and published.
 
-    Killed at any point, it goes on from there at its next start.
+    The measured snapshots that are shipped, small ones, come first; one that cannot be used is named in the log and in
+    the demo's progress. The synthetic one comes last, so that it is the one that the board shows at first. Killed at
+    any point, it goes on from there at its next start.
     """
-    steps = _Steps(config.data_dir, n_steps=3 + len(splits) * len(Strategy))
-    steps.begin("drawing synthetic measurements")
-    snapshot = draw_snapshot(scale=scale)
-    steps.begin("storing them in the database")
-    _ensure_frozen(sessions, snapshot)
+    paths = list_shipped(shipped)
+    steps = _Steps(config.data_dir, n_steps=2 * len(paths) + 3 + len(splits) * len(Strategy))
     with sessions.begin() as session:
         controls = ensure_account(session, name=CONTROL_TEAM, team=CONTROL_TEAM, is_control=True)
         examples = ensure_account(session, name=EXAMPLE_TEAM, team=EXAMPLE_TEAM, is_control=False)
+    desk = _Desk(sessions, config, controls, examples)
+    left_out = [reason for path in paths if (reason := _show_shipped(desk, steps, path)) is not None]
+    steps.begin("drawing synthetic measurements")
+    snapshot = draw_snapshot(scale=scale)
+    steps.begin("storing them in the database")
+    ensure_frozen(sessions, snapshot)
     measurements = load_measurements(snapshot)
-    made: list[tuple[str, _Entry]] = []
     for split in splits:
         for strategy in reversed(Strategy):
             steps.begin(f"writing action files of {TITLES[strategy]} for the {split} split")
-            for entry in _list_entries(snapshot, measurements, controls, examples, split=split, strategy=strategy):
-                made.append((_submit(sessions, config, snapshot, measurements, entry), entry))
-                _publish_scored(sessions, made)
+            desk.submit(snapshot, measurements, split=split, strategy=strategy)
     steps.begin("scoring")
-    while made:
-        _publish_scored(sessions, made)
-        time.sleep(POLL_SECONDS)
-    steps.finish()
+    desk.publish_all()
+    steps.finish(left_out)
+
+
+def _show_shipped(desk: _Desk, steps: _Steps, path: Path) -> str | None:
+    """Store a shipped snapshot and submit its controls and examples; return why not where that cannot be done."""
+    steps.begin(f"storing the measured snapshot in {path.name}")
+    try:
+        snapshot = store_shipped(desk.sessions, path)
+    except AppError as exc:
+        logger.error("the measured snapshot in %s is left out: %s", path, exc.detail)
+        steps.begin(f"leaving out {path.name}")
+        return f"{path.name} was left out: {exc.detail}"
+    measurements = load_measurements(snapshot)
+    steps.begin(f"writing action files for {snapshot.manifest.name}")
+    for split in list_shown_splits(snapshot):
+        for strategy in reversed(Strategy):
+            desk.submit(snapshot, measurements, split=split, strategy=strategy)
+    return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -109,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stop-with-parent", action="store_true", help="stop when standard input ends")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the questions of the full snapshot")
     parser.add_argument("--splits", nargs="+", default=SPLITS, help="the splits to submit to")
+    parser.add_argument("--shipped", type=Path, default=SHIPPED_FOLDER, help="the folder of measured snapshots")
     chosen = parser.parse_args(arguments)
     if chosen.stop_with_parent:
         stop_with_parent()
@@ -119,7 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with open_database(config) as url:
             engine = make_engine(url)
             upgrade_database(engine)
-            run_demo(session_factory(engine), config, scale=chosen.scale, splits=chosen.splits)
+            sessions = session_factory(engine)
+            run_demo(sessions, config, scale=chosen.scale, splits=chosen.splits, shipped=chosen.shipped)
             engine.dispose()
     except AppError as exc:
         logger.error("the demo's data could not be made: %s", exc.detail)
@@ -141,20 +174,34 @@ class _Steps:
         logger.info("demo data, step %d of %d: %s", self._step, self._n_steps, message)
         write_demo_progress(self._data_dir, DemoProgress(self._step, self._n_steps, message, "running"))
 
-    def finish(self) -> None:
-        logger.info("the demo's data is complete")
-        write_demo_progress(self._data_dir, DemoProgress(self._n_steps, self._n_steps, "complete", "done"))
+    def finish(self, left_out: Sequence[str]) -> None:
+        message = "; ".join(["complete", *left_out])
+        logger.info("the demo's data: %s", message)
+        write_demo_progress(self._data_dir, DemoProgress(self._n_steps, self._n_steps, message, "done"))
 
 
-def _ensure_frozen(sessions: Sessions, snapshot: Snapshot) -> None:
-    name = snapshot.manifest.name
-    with sessions.begin() as session:
-        row = session.scalar(select(models.Snapshot).where(models.Snapshot.name == name))
-        if row is None:
-            snapshots.import_snapshot(session, snapshot)
-    with sessions.begin() as session:
-        if not snapshots.get_snapshot(session, name).is_frozen:
-            snapshots.freeze_snapshot(session, name)
+class _Desk:
+    """Submits what the demo shows, and publishes it once it is scored."""
+
+    def __init__(self, sessions: Sessions, config: Config, controls: Identity, examples: Identity) -> None:
+        self.sessions = sessions
+        self._config = config
+        self._controls = controls
+        self._examples = examples
+        self._made: list[tuple[str, _Entry]] = []
+
+    def submit(self, snapshot: Snapshot, measurements: Measurements, *, split: str, strategy: Strategy) -> None:
+        """Submit the entries of one board that are not there yet."""
+        entries = _list_entries(snapshot, measurements, self._controls, self._examples, split=split, strategy=strategy)
+        for entry in entries:
+            self._made.append((_submit(self.sessions, self._config, snapshot, measurements, entry), entry))
+            _publish_scored(self.sessions, self._made)
+
+    def publish_all(self) -> None:
+        """Wait until everything is scored, and publish it."""
+        while self._made:
+            _publish_scored(self.sessions, self._made)
+            time.sleep(POLL_SECONDS)
 
 
 def _list_entries(
@@ -167,7 +214,9 @@ def _list_entries(
     strategy: Strategy,
 ) -> Iterator[_Entry]:
     """Yield the submissions of one board, the quick ones first: the oracle's actions take the longest."""
-    for example in list_examples(snapshot):
+    # What is fitted on the training questions is not shown on them, as a part of all splits.
+    shown = list_examples(snapshot) if split != ALL_SPLITS and can_fit(snapshot) else ()
+    for example in shown:
         if example.strategy is strategy:
             yield _Entry(
                 examples,
