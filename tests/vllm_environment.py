@@ -1,11 +1,13 @@
 """The environment in which the worker is tested with real vLLM: `python tests/vllm_environment.py` prints its Python.
 
 It is kept in the user's cache, apart from the project's own, whose packages it would not agree with; its name holds the
-hash of the requirement files, so that it is made once, and anew when they change. Only the standard library is needed.
+hash of the requirement files, so that it is made once, and anew when they change. Only the standard library is needed,
+and libnuma, which vLLM's CPU build loads: as root it is installed where there is apt-get.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -48,6 +50,25 @@ def make_environment(folder: Path) -> Path:
     return python
 
 
+def has_libnuma() -> bool:
+    """Whether the library is there, asked in a way that sees one which was installed just now."""
+    try:
+        ctypes.CDLL("libnuma.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def install_libnuma() -> None:
+    """Ask the package manager for libnuma, or say how to."""
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["update"], ["install", "-y", "--no-install-recommends", "libnuma1"]):
+            subprocess.run(["apt-get", "-qq", *command], check=False, env=environment, stdout=sys.stderr)
+    if not has_libnuma():
+        raise SystemExit("vLLM's CPU build needs libnuma; on Debian and Ubuntu: apt-get install libnuma1")
+
+
 def _run(python: Path, *arguments: str) -> None:
     # What pip prints goes where messages go: the only line on standard output is the path.
     subprocess.run([str(python), *arguments], check=True, stdout=sys.stderr)
@@ -63,4 +84,6 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 if __name__ == "__main__":
+    if not has_libnuma():
+        install_libnuma()
     sys.stdout.write(f"{make_environment(find_environment())}\n")

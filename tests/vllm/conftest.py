@@ -20,8 +20,9 @@ import pytest
 from worker.engine import VllmEngine
 from worker.server_engine import ServerEngine
 
-# Before anything imports the engine: it reports to nobody, looks nothing up, keeps to this machine, and runs on one
-# thread, since threads that wait for each other are slow where something else needs a core.
+# Before anything imports the engine: it reports to nobody, looks nothing up, keeps to this machine, compiles nothing (so
+# that there need not be a compiler), and runs on one thread, since threads that wait for each other are slow where
+# something else needs a core.
 os.environ.update(
     VLLM_NO_USAGE_STATS="1",
     DO_NOT_TRACK="1",
@@ -31,6 +32,7 @@ os.environ.update(
     VLLM_HOST_IP="127.0.0.1",
     VLLM_CPU_OMP_THREADS_BIND="nobind",
     OMP_NUM_THREADS="1",
+    TORCH_COMPILE_DISABLE="1",
 )
 
 OPTIONS: dict[str, Any] = {"dtype": "float32", "max_model_len": 1024, "enforce_eager": True}
