@@ -20,9 +20,9 @@ import pytest
 from worker.engine import VllmEngine
 from worker.server_engine import ServerEngine
 
-# Before anything imports the engine: it reports to nobody, looks nothing up, keeps to this machine, compiles nothing (so
-# that there need not be a compiler), and runs on one thread, since threads that wait for each other are slow where
-# something else needs a core.
+# Before anything imports the engine: it reports to nobody, looks nothing up and keeps to this machine. It compiles
+# nothing, so that there need not be a compiler, and runs on one thread, since threads that wait for each other are slow
+# where something else needs a core.
 os.environ.update(
     VLLM_NO_USAGE_STATS="1",
     DO_NOT_TRACK="1",
