@@ -83,8 +83,8 @@ def add_error_handlers(app: FastAPI, respond: Any) -> None:
         app.add_exception_handler(kind, handle)
 
 
-CALLER_MODULES = ("app.client", "app.cli")
-"""Their errors arise on the caller's side of REST; a process that runs both sides must not list them."""
+OTHER_MODULES = ("app.client", "app.cli", "worker.")
+"""Their errors arise on the caller's side of REST, or in workers; a process that runs both must not list them."""
 
 
 def list_error_kinds() -> list[type[AppError]]:
@@ -94,7 +94,7 @@ def list_error_kinds() -> list[type[AppError]]:
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if kind.__name__ != FRAMEWORK_ERROR and not kind.__module__.startswith(CALLER_MODULES):
+        if kind.__name__ != FRAMEWORK_ERROR and not kind.__module__.startswith(OTHER_MODULES):
             found.setdefault(kind.code, kind)
     for code, (status, title) in FRAMEWORK_KINDS.items():
         found[code] = type(FRAMEWORK_ERROR, (AppError,), {"status": status, "code": code, "title": title})

@@ -220,6 +220,13 @@ def test_every_error_code_is_in_the_documentation() -> None:
     assert sorted(code for code in codes if f"`{code}`" not in documented) == []
 
 
+def test_errors_of_workers_are_not_the_server_s() -> None:
+    """They may be loaded in the same process, as here."""
+    from worker.probing import ContextTooShortError
+
+    assert ContextTooShortError not in list_error_kinds()
+
+
 def test_the_type_of_an_error_is_an_address(board: Any) -> None:
     address, _, anchor = board.reader.get("/api/v1/snapshots/nowhere").json()["type"].partition("#")
     assert f'id="{anchor}"' in board.reader.get(address).text
