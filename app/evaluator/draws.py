@@ -34,7 +34,8 @@ BOOTSTRAP_SEED = 20260721
 _LARGEST_SEED = 2**63 - 1
 _MOST_TRAJECTORIES = 2**16
 # So many replicates' multiplicities are made at a time, which keeps them in the processor's cache.
-_CHUNK = 16
+_CHUNK = 64
+_LARGEST_FLOAT = 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,18 +167,14 @@ def count_draws(cell: Cell, replicates: range, *, seed: int) -> CellCounts:
     return drawn
 
 
-def count_weights(cell: Cell, replicates: range, *, seed: int) -> NDArray[np.int32]:
-    """Return only how often each trajectory was drawn in all, int32 of replicates x trajectories."""
-    weights = np.zeros((len(replicates), cell.n_trajectories), np.int32)
+def count_weights(
+    cell: Cell, replicates: range, *, seed: int, dtype: type[np.int32 | np.float64] = np.int32
+) -> NDArray[Any]:
+    """Return only how often each trajectory was drawn in all, replicates x trajectories."""
+    weights = np.zeros((len(replicates), cell.n_trajectories), dtype)
     keys = find_replicate_keys(replicates, seed=seed)
-    _draw_weights(
-        keys,
-        hash_name(cell.benchmark),
-        hash_name(cell.model),
-        cell.n_questions,
-        cell.trajectories_per_question,
-        weights,
-    )
+    names = hash_name(cell.benchmark), hash_name(cell.model)
+    _draw_weights(keys, *names, cell.n_questions, cell.trajectories_per_question, weights)
     return weights
 
 
@@ -186,7 +183,7 @@ def sum_draws(cell: Cell, values: IntArray, *, replicates: range, seed: int) -> 
 
     Parameters
     ----------
-    values : int64, trajectories x columns, each >= 0.
+    values : int64, trajectories x columns, each >= 0; trajectories times the largest of them fit in int64.
 
     Returns
     -------
@@ -194,7 +191,8 @@ def sum_draws(cell: Cell, values: IntArray, *, replicates: range, seed: int) -> 
 
     Notes
     -----
-    Sums that fit are added in 32 bits, twice as many at once. O(trajectories x columns) a replicate.
+    A product of matrices, in floats where no sum passes 2^53, so that each is exact. O(trajectories x columns) a
+    replicate.
 
     Examples
     --------
@@ -203,13 +201,14 @@ def sum_draws(cell: Cell, values: IntArray, *, replicates: range, seed: int) -> 
     >>> sum_draws(cell, np.array([[10, 4]]), replicates=range(2), seed=0).tolist()
     [[10, 4], [10, 4]]
     """
-    narrow = cell.n_trajectories * int(values.max(initial=0)) < 2**31
-    columns = np.ascontiguousarray(values, np.int32 if narrow else np.int64)
-    sums = np.zeros((len(replicates), columns.shape[1]), columns.dtype)
+    is_exact = cell.n_trajectories * int(values.max(initial=0)) < _LARGEST_FLOAT
+    columns = values.astype(np.float64) if is_exact else values
+    sums = np.empty((len(replicates), values.shape[1]), np.int64)
     for start in range(0, len(replicates), _CHUNK):
         rows = slice(start, min(start + _CHUNK, len(replicates)))
-        _add_rows(count_weights(cell, replicates[rows], seed=seed), columns, sums[rows])
-    return sums.astype(np.int64)
+        weights = count_weights(cell, replicates[rows], seed=seed, dtype=np.float64 if is_exact else np.int32)
+        sums[rows] = weights @ columns
+    return sums
 
 
 def hash_name(name: str) -> np.uint64:
@@ -278,6 +277,30 @@ def _bound_part(word: Any, j: int, n: Any) -> Any:
 
 
 @compiled
+def _tally_word(word: Any, first: int, size: int, n: Any, row: Any) -> None:
+    """Add one to the entry of each of a word's trajectory slots, which are `first` and so many in all."""
+    rest_of_word = word
+    for j in range(first, first + size):
+        product = (rest_of_word & np.uint64(0xFFFF)) * n
+        rest_of_word >>= np.uint64(16)
+        rest = product & np.uint64(0xFFFF)
+        if rest < n and rest < np.uint64(2**16) % n:
+            row[_bound(_mix(word ^ np.uint64(j + 1)), n)] += 1
+        else:
+            row[product >> np.uint64(16)] += 1
+
+
+@compiled
+def _tally_slot(key: Any, n: Any, row: Any) -> None:
+    """Add what a question slot draws to its question's row, an entry per trajectory."""
+    full = row.size >> 2
+    for word in range(full):
+        _tally_word(_number(key, word), 4 * word, 4, n, row)
+    if row.size > 4 * full:
+        _tally_word(_number(key, full), 4 * full, row.size - 4 * full, n, row)
+
+
+@compiled
 def _derive_keys(seed: Any, first: Any, keys: Any) -> None:
     root = _number(seed, 0)
     for i in range(keys.size):
@@ -306,14 +329,11 @@ def _draw_counts(keys: Any, benchmark: Any, model: Any, question_idx: Any, count
         for s in range(n_slots):
             q = _bound(_number(of_benchmark, s), np.uint64(n_slots))
             question_idx[i, s] = q
-            of_slot = _number(of_model, s)
-            for word in range((per_question + 3) >> 2):
-                bits = _number(of_slot, word)
-                for j in range(4 * word, min(4 * word + 4, per_question)):
-                    counts[i, s, _bound_part(bits, j, np.uint64(per_question))] += 1
-            first = q * per_question
+            of_slot = counts[i, s]
+            _tally_slot(_number(of_model, s), np.uint64(per_question), of_slot)
+            of_question = weights[i, q * per_question : (q + 1) * per_question]
             for j in range(per_question):
-                weights[i, first + j] += counts[i, s, j]
+                of_question[j] += of_slot[j]
 
 
 @compiled
@@ -322,25 +342,6 @@ def _draw_weights(keys: Any, benchmark: Any, model: Any, n_slots: int, per_quest
         of_benchmark = _mix(keys[i] ^ benchmark)
         of_model = _mix(of_benchmark ^ model)
         for s in range(n_slots):
-            first = _bound(_number(of_benchmark, s), np.uint64(n_slots)) * per_question
-            of_slot = _number(of_model, s)
-            for word in range((per_question + 3) >> 2):
-                bits = _number(of_slot, word)
-                for j in range(4 * word, min(4 * word + 4, per_question)):
-                    weights[i, first + _bound_part(bits, j, np.uint64(per_question))] += 1
-
-
-@compiled
-def _add_rows(weights: Any, columns: Any, sums: Any) -> None:
-    """Add up weighted rows, a few of the rows for all replicates before the next few."""
-    block = 256
-    for first in range(0, columns.shape[0], block):
-        stop = min(first + block, columns.shape[0])
-        for i in range(weights.shape[0]):
-            total = sums[i]
-            for t in range(first, stop):
-                w = columns.dtype.type(weights[i, t])
-                if w > 0:
-                    row = columns[t]
-                    for c in range(row.size):
-                        total[c] += columns.dtype.type(w * row[c])
+            q = _bound(_number(of_benchmark, s), np.uint64(n_slots))
+            of_question = weights[i, q * per_question : (q + 1) * per_question]
+            _tally_slot(_number(of_model, s), np.uint64(per_question), of_question)

@@ -375,15 +375,16 @@ def _resample_settings(
     cell: Cell, strategy: Strategy, actions: CellActions, *, replicates: ReplicateFrontiers, at: int
 ) -> _ResampledCell:
     rows = np.flatnonzero(actions.covered)
-    columns = np.empty((cell.n_trajectories, 2, len(rows)), np.int64)
+    n = replicates.n_replicates
+    # Tokens and probes are added up as one number.
+    shift = cell.total_probes.bit_length()
+    packed = np.empty((cell.n_trajectories, len(rows)), np.int64)
     for column, row in enumerate(rows):
         idx = cell.first_idx + select_positions(cell, strategy, actions.actions[row])
-        columns[:, 0, column] = cell.retained_tokens[idx]
-        columns[:, 1, column] = cell.correct_probes[idx]
-    n = replicates.n_replicates
+        packed[:, column] = (cell.retained_tokens[idx].astype(np.int64) << shift) + cell.correct_probes[idx]
     numbers = range(replicates.first, replicates.first + n)
-    sums = sum_draws(cell, columns.reshape(cell.n_trajectories, -1), replicates=numbers, seed=replicates.seed)
-    cost, correct = (np.ascontiguousarray(part) for part in sums.reshape(n, 2, -1).transpose(1, 0, 2))
+    sums = sum_draws(cell, packed, replicates=numbers, seed=replicates.seed)
+    cost, correct = sums >> shift, sums & ((1 << shift) - 1)
     grid = np.empty((n, N_INTERVALS + 1), np.int64)
     total, zero = (replicates.total(name)[:, at].copy() for name in ("thinking_tokens", "zero_correct"))
     if (cost > total[:, None]).any():
