@@ -7,6 +7,7 @@ on where a profile asks for them and the platform has them. `describe` says whic
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import logging
@@ -16,8 +17,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from worker.generation import BARRED, Completion, EngineError, Request, sampling_arguments
+from worker.generation import BARRED, Completion, Engine, EngineError, Request, sampling_arguments
 from worker.ordering import Prompt, order_by_shared_prefix
+from worker.replicas import GPUS_VARIABLE, ReplicatedEngine, list_environments
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,6 @@ class VllmEngine:
     def __init__(
         self, model: str, options: Mapping[str, Any], *, revision: str | None = None, cache_bytes: int | None = None
     ) -> None:
-        _refuse_replicas(options)
         for name, value in ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self._wants_invariance = bool(options.get("batch_invariant", False))
@@ -169,6 +170,14 @@ class VllmEngine:
         return sorted(finished, key=lambda output: int(output.request_id))
 
 
+def open_engine(model: str, options: Mapping[str, Any], *, revision: str | None = None) -> Engine:
+    """Return the engine of a profile: here, or in as many processes as its `data_parallel_size`."""
+    if int(options.get("data_parallel_size", 1)) == 1:
+        return VllmEngine(model, options, revision=revision)
+    open_replica = functools.partial(VllmEngine, model, dict(options), revision=revision)
+    return ReplicatedEngine(open_replica, list_environments(options, visible=os.environ.get(GPUS_VARIABLE)))
+
+
 # Arguments that are the same for every run of this code, so that the manifest need not list them.
 _OWN = {
     "skip_tokenizer_init": True,
@@ -183,23 +192,13 @@ def build_arguments(options: Mapping[str, Any], *, is_cpu: bool, cache_bytes: in
     arguments = {
         name: value
         for name, value in options.items()
-        if value is not None and name != "batch_invariant" and (name, value) != ("data_parallel_size", 1)
+        if value is not None and name not in {"batch_invariant", "data_parallel_size"}
     }
     if cache_bytes is not None:
         arguments["kv_cache_memory_bytes"] = cache_bytes
     if is_cpu:
         _adapt_to_cpu(arguments)
     return {"enable_prefix_caching": True} | arguments | _OWN
-
-
-def _refuse_replicas(options: Mapping[str, Any]) -> None:
-    """Say what to do where vLLM would only refuse: it does not run replicas inside one process."""
-    n_replicas = options.get("data_parallel_size", 1)
-    if n_replicas > 1 and options.get("distributed_executor_backend") != "external_launcher":
-        raise EngineError(
-            f"data_parallel_size is {n_replicas}, and vLLM runs one replica in a process: start {n_replicas} workers, "
-            f"each with GPUs of its own, or `vllm serve --data-parallel-size {n_replicas}` and a worker with --server"
-        )
 
 
 def _adapt_to_cpu(arguments: dict[str, Any]) -> None:

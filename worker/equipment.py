@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from app.files.profiles import Profile
-from worker.engine import VllmEngine
+from worker.engine import open_engine
 from worker.generation import Engine
 from worker.grading import open_grader
 from worker.measuring import Equipment
@@ -41,7 +41,7 @@ def server_equipment(url: str, *, served_model: str | None = None, api_key: str 
 
 
 def _open_vllm(profile: Profile) -> Engine:
-    return VllmEngine(profile.repository, profile.engine, revision=profile.revision)
+    return open_engine(profile.repository, profile.engine, revision=profile.revision)
 
 
 def _open_prompts(profile: Profile) -> PromptBuilder:

@@ -62,13 +62,6 @@ def test_a_cpu_takes_whole_prompts_and_a_cache_of_fixed_size(monkeypatch: pytest
     assert build_arguments(OPTIONS, is_cpu=True, cache_bytes=123)["kv_cache_memory_bytes"] == 123
 
 
-def test_replicas_are_refused_with_what_to_do_unless_a_launcher_starts_them() -> None:
-    with pytest.raises(EngineError, match="start 4 workers"):
-        VllmEngine("any", {**OPTIONS, "data_parallel_size": 4})
-    launched = {"data_parallel_size": 4, "distributed_executor_backend": "external_launcher"}
-    assert build_arguments(launched, is_cpu=False) == ALWAYS | launched | {"enable_prefix_caching": True}
-
-
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")
 def test_without_vllm_the_error_says_where_to_read() -> None:
     with pytest.raises(EngineError, match=r"vllm cannot be imported .* docs/worker.md"):
