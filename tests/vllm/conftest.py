@@ -99,6 +99,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_options() -> dict[str, Any]:
+    """The engine options of the tiny model's profile."""
+    return OPTIONS
+
+
+@pytest.fixture(scope="session")
 def vllm_engine(tiny_model: Path) -> Iterator[VllmEngine]:
     """The tiny model in vLLM, in this process. A worker has loaded numba by then, which vLLM once failed on."""
     importlib.import_module("numba")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from tests.vllm.conftest import OPTIONS
 from worker.engine import VllmEngine, open_engine
 from worker.generation import Request, Sampling
 
 
-def test_two_replicas_give_the_tokens_of_one_engine(tiny_model: Path, vllm_engine: VllmEngine) -> None:
+def test_two_replicas_give_the_tokens_of_one_engine(
+    tiny_model: Path, tiny_options: dict[str, Any], vllm_engine: VllmEngine
+) -> None:
     prompts = [tuple(range(10, 10 + count)) for count in (3, 70, 40, 66, 20)] + [(90, 4, 4, 17)]
     requests = [Request(prompt, 12, seed, Sampling(temperature=0.0)) for seed, prompt in enumerate(prompts)]
-    replicas = open_engine(str(tiny_model), {**OPTIONS, "data_parallel_size": 2})
+    replicas = open_engine(str(tiny_model), {**tiny_options, "data_parallel_size": 2})
     try:
         told: list[int] = []
         answers = replicas.generate(requests, progress=told.append)
