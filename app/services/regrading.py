@@ -13,7 +13,7 @@ from app.db import models
 from app.errors import StateError
 from app.files.questions import Question, build_question
 from app.services.probe_records import unpack_answers
-from app.services.probe_runs import ProbeRunState, lock_run, note_event
+from app.services.probe_runs import ProbeRunState, get_run, lock_run, note_event
 
 GRADED_STATES = (ProbeRunState.FINISHED, ProbeRunState.ASSEMBLED)
 MAX_EXAMPLES = 100
@@ -130,7 +130,9 @@ def compare_grades(session: Session, name: str, grade: Grade, *, progress: Progr
     UnknownProbeRunError : there is no such run.
     RunNotGradedError : it is not finished.
     """
-    run = _lock_finished(session, name)
+    # Not locked: looking at what would change may take hours, and nobody has to wait for it.
+    run = get_run(session, name)
+    _require_finished(run)
     tally = _Tally()
     for _ in _grade_items(session, run, grade, tally=tally, progress=progress):
         continue
@@ -150,7 +152,8 @@ def regrade_run(
     UnknownProbeRunError : there is no such run.
     RunNotGradedError : it is not finished.
     """
-    run = _lock_finished(session, name)
+    run = lock_run(session, name)
+    _require_finished(run)
     tally = _Tally()
     for trajectory, grades in _grade_items(session, run, grade, tally=tally, progress=progress):
         trajectory.correct_probes = grades.correct_probes
@@ -164,11 +167,9 @@ def regrade_run(
     return found
 
 
-def _lock_finished(session: Session, name: str) -> models.ProbeRun:
-    run = lock_run(session, name)
+def _require_finished(run: models.ProbeRun) -> None:
     if run.state not in GRADED_STATES:
         raise RunNotGradedError(f"Run {run.name} is {run.state}; it can be graded again once it is finished.")
-    return run
 
 
 def _grade_items(
