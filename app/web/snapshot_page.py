@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -68,6 +68,18 @@ class SplitCount:
 
 
 @dataclass(frozen=True)
+class MeasuredCounts:
+    """How many trajectories of a cell the thinking limit cut off, and how many answers could not be read."""
+
+    model: str
+    benchmark: str
+    trajectories: int
+    hit_thinking_limit: int
+    answers: int
+    unextracted_answers: int
+
+
+@dataclass(frozen=True)
 class SnapshotPage:
     """Everything a snapshot's template shows; `status` says why there are no figures, where there are none."""
 
@@ -78,6 +90,7 @@ class SnapshotPage:
     models: tuple[tuple[str, str], ...]
     benchmarks: tuple[tuple[str, str], ...]
     split_counts: tuple[SplitCount, ...]
+    measured: tuple[MeasuredCounts, ...]
     status: str
     intervals: str
     headline: str | None
@@ -110,6 +123,7 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
         models=name_choices("All models", summary.manifest["models"]),
         benchmarks=name_choices("All benchmarks", summary.manifest["benchmarks"]),
         split_counts=arrange_counts(summary, count_questions(session, snapshot)),
+        measured=read_measured_counts(summary.manifest),
         status=describe_status(snapshot, split=split, is_stored=bool(whole)),
         intervals=describe_bootstrap(find_progress(session, snapshot.id, split=split)),
         headline=None if overthinking is None else describe_overthinking(overthinking["macro"]),
@@ -171,6 +185,28 @@ def arrange_counts(summary: SnapshotSummary, counts: Mapping[tuple[str, str], in
         row = tuple(counts.get((benchmark, split), 0) for benchmark in summary.benchmarks)
         found.append(SplitCount(split, split in summary.hidden_splits, row, sum(row)))
     return tuple(found)
+
+
+def read_measured_counts(manifest: Mapping[str, Any]) -> tuple[MeasuredCounts, ...]:
+    """Return what a manifest says was counted while measuring; an entry of another form is passed over.
+
+    The format leaves `worker` free, and only our own worker is known to write it like this.
+    """
+    worker = manifest.get("worker")
+    counts = worker.get("counts") if isinstance(worker, dict) else None
+    found = []
+    for entry in counts if isinstance(counts, list) else []:
+        values: list[Any] = []
+        if isinstance(entry, dict):
+            values = [entry.get(field.name) for field in fields(MeasuredCounts)]
+        names, numbers = values[:2], values[2:]
+        if values and all(isinstance(name, str) for name in names) and all(_is_count(number) for number in numbers):
+            found.append(MeasuredCounts(*values))
+    return tuple(found)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def choose_frontiers(stored: Mapping[Strategy, BoardFrontier]) -> tuple[BoardFrontier, ...]:

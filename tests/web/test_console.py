@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from app.files.snapshot import Snapshot
 from app.services import probe_items, probe_runs, snapshots
 from app.services.assembling import Assembly, assemble_runs
+from app.web.snapshot_page import read_measured_counts
 from tests.measured_runs import create_run, fail_item, make_questions, make_run, measure_items
 
 ARTEFACTS = Path(__file__).resolve().parents[1] / "artefacts"
@@ -179,6 +180,24 @@ def test_an_empty_console_says_what_to_do(empty_site: Any) -> None:
     assert (
         empty_site.get(f"{CONSOLE}/nowhere", headers={"Authorization": f"Bearer {empty_site.token}"}).status_code == 404
     )
+
+
+def test_a_measured_snapshot_says_what_its_figures_rest_on(empty_site: Any) -> None:
+    with empty_site.sessions.begin() as session:
+        make_run(session, "measured")
+        assemble_runs(session, ["measured"], assembly=Assembly("measured"), actor="ada")
+        counts = snapshots.get_snapshot(session, "measured").manifest["worker"]["counts"][0]
+    shown = empty_site.get("/snapshots/measured").text
+    assert "How it was measured" in shown
+    cut_off = 100 * counts["hit_thinking_limit"] / counts["trajectories"]
+    unreadable = 100 * counts["unextracted_answers"] / counts["answers"]
+    for figure in (f"{cut_off:.1f}", f"{unreadable:.1f}", str(counts["answers"])):
+        assert f'<td class="number">{figure}</td>' in shown
+
+
+@pytest.mark.parametrize("worker", [None, [], "x", {}, {"counts": 3}, {"counts": [3, {}, {"model": "m"}]}])
+def test_a_manifest_may_say_anything_of_its_worker(worker: Any) -> None:
+    assert read_measured_counts({"worker": worker}) == ()
 
 
 def test_a_form_of_another_site_steers_nothing(site: Any) -> None:
