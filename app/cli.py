@@ -29,6 +29,7 @@ from app.cli_output import (
     show_progress,
 )
 from app.cli_probe_runs import probe_run_app
+from app.cli_receipt import receipt_app
 from app.cli_worker import worker_app
 from app.errors import AppError, ContentError
 from app.evaluator.strategies import Strategy
@@ -69,6 +70,7 @@ snapshot_app = typer.Typer(no_args_is_help=True, help="Verify, import, export, l
 app.add_typer(snapshot_app, name="snapshot")
 app.add_typer(worker_app, name="worker")
 app.add_typer(probe_run_app, name="probe-run")
+app.add_typer(receipt_app, name="receipt")
 
 
 def main() -> None:
