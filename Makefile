@@ -31,7 +31,7 @@ serve: $(VENV)/server.stamp ## Install, start everything and serve the board
 test: check ## Install what the suite needs and run all of it, pages in a real browser included
 
 test-worker: ## Measure a tiny model with real vLLM on the CPU, in an environment kept in the user's cache
-	python=$$($(PYTHON) tests/vllm_environment.py) && PYTHONPATH=. "$$python" -m pytest tests/vllm
+	python=$$($(PYTHON) tests/vllm_environment.py) && PYTHONPATH=. "$$python" -m pytest tests/vllm -n $(WORKERS) --dist loadfile
 
 check: lint types browser sandbox ## Format, lint, import contracts, types, migrations and every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
