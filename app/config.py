@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from app.errors import AppError
 
+MAX_NAME_LENGTH = 200
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 MEBIBYTE = 2**20
 
@@ -39,6 +40,7 @@ class Config:
     bootstrap_replicates : replicates that intervals and ranks are computed from (OTBOARD_BOOTSTRAP_REPLICATES).
     heartbeat_timeout_seconds : silence after which a worker counts as dead (OTBOARD_HEARTBEAT_TIMEOUT_SECONDS).
     database_pool_size : most database connections one process keeps open (OTBOARD_DATABASE_POOL_SIZE).
+    server_name : what this server calls itself in the receipts it signs (OTBOARD_SERVER_NAME).
     log_level : DEBUG, INFO, WARNING or ERROR (OTBOARD_LOG_LEVEL).
     """
 
@@ -50,6 +52,7 @@ class Config:
     bootstrap_replicates: int = 2000
     heartbeat_timeout_seconds: int = 30
     database_pool_size: int = 10
+    server_name: str = "OTBoard"
     log_level: str = "INFO"
 
     @property
@@ -89,6 +92,7 @@ def load_config(environ: Mapping[str, str] = os.environ) -> Config:
         bootstrap_replicates=read("OTBOARD_BOOTSTRAP_REPLICATES", _parse_count, 2000),
         heartbeat_timeout_seconds=read("OTBOARD_HEARTBEAT_TIMEOUT_SECONDS", _parse_count, 30),
         database_pool_size=read("OTBOARD_DATABASE_POOL_SIZE", _parse_count, 10),
+        server_name=read("OTBOARD_SERVER_NAME", _parse_name, "OTBoard"),
         log_level=read("OTBOARD_LOG_LEVEL", _parse_log_level, "INFO"),
     )
 
@@ -123,6 +127,12 @@ def _parse_count(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) == 0:
         raise ValueError("a whole number of at least 1 is needed")
     return int(text)
+
+
+def _parse_name(text: str) -> str:
+    if len(text) > MAX_NAME_LENGTH or not text.isprintable():
+        raise ValueError(f"1 to {MAX_NAME_LENGTH} printable characters are needed")
+    return text
 
 
 def _parse_log_level(text: str) -> str:

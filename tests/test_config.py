@@ -48,13 +48,14 @@ def test_values_are_read() -> None:
             "OTBOARD_HEARTBEAT_TIMEOUT_SECONDS": "6",
             "OTBOARD_DATABASE_POOL_SIZE": "2",
             "OTBOARD_LOG_LEVEL": "debug",
+            "OTBOARD_SERVER_NAME": "Tafel 1",
         }
     )
     assert config.database_url == "postgresql://u:secret@h/d"
     assert "secret" not in repr(config)
     assert config.upload_limit_bytes == 3 * 2**20
     assert (config.scoring_deadline_seconds, config.scoring_attempts) == (60, 1)
-    assert config.bootstrap_replicates == 40
+    assert (config.bootstrap_replicates, config.server_name) == (40, "Tafel 1")
     assert (config.heartbeat_timeout_seconds, config.database_pool_size, config.log_level) == (6, 2, "DEBUG")
 
 
@@ -71,6 +72,8 @@ def test_empty_variables_are_absent() -> None:
         ("OTBOARD_SCORING_ATTEMPTS", "1.5"),
         ("OTBOARD_DATABASE_POOL_SIZE", "٣"),
         ("OTBOARD_LOG_LEVEL", "loud"),
+        ("OTBOARD_SERVER_NAME", "a\nb"),
+        ("OTBOARD_SERVER_NAME", "x" * 201),
     ],
 )
 def test_unusable_values_are_named(name: str, value: str) -> None:

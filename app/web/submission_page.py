@@ -17,6 +17,7 @@ from app.plots.palette import METHOD_STYLES
 from app.plots.traces import MethodLine
 from app.services.accounts import Identity
 from app.services.board_lines import BoardKey, find_board_curve, list_frontiers, list_operating_points
+from app.services.receipts import may_have_receipt
 from app.services.scoring import get_score
 from app.services.snapshots import get_snapshot
 from app.services.submissions import (
@@ -80,6 +81,7 @@ class SubmissionPage:
     worker_alive: bool
     seen: str
     score: ScoreView | None
+    has_receipt: bool
     board_address: str
 
 
@@ -114,6 +116,7 @@ def load_submission_page(
         score=load_score_view(session, submission, reader=reader, choice=choice, data_dir=data_dir)
         if has_score
         else None,
+        has_receipt=has_score and may_have_receipt(session, submission),
         board_address=f"/?{urlencode(query)}",
     )
 
