@@ -7,8 +7,11 @@ import copy
 import doctest
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from app.files.documents import dump_json
 from app.files.receipt_keys import ReceiptKeyError, encode_key, key_id, read_public_keys, write_pem
 from app.files.receipts import build_receipt, canonical_receipt, sign_receipt, verify_receipt
 
+DOCUMENTATION = (Path(__file__).resolve().parents[2] / "docs" / "receipts.md").read_text(encoding="utf-8")
 # The key pair of RFC 8032, section 7.1, test 1.
 PRIVATE_KEY = Ed25519PrivateKey.from_private_bytes(
     bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -177,6 +181,34 @@ def test_the_signature_is_plain_ed25519_over_the_canonical_bytes(envelope: dict[
     text = json.dumps(envelope["receipt"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(PUBLIC_HEX))
     public.verify(base64.b64decode(envelope["signature"]), text.encode())
+
+
+def test_the_documented_check_finds_the_same(
+    envelope: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The few lines of the documentation, as somebody copies them who has none of our programs."""
+    program = DOCUMENTATION.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    Path("key.pem").write_text(write_pem(PRIVATE_KEY.public_key()))
+    check = [sys.executable, "-c", program]
+    Path("receipt.json").write_text(dump_json(envelope), encoding="utf-8")
+    assert subprocess.run(check, check=False, capture_output=True).returncode == 0
+    envelope["receipt"]["boards"][0]["area"] = 0.5
+    Path("receipt.json").write_text(dump_json(envelope), encoding="utf-8")
+    done = subprocess.run(check, check=False, capture_output=True, text=True)
+    assert (done.returncode, "InvalidSignature" in done.stderr) == (1, True)
+
+
+def test_every_field_and_code_is_documented(envelope: dict[str, Any]) -> None:
+    names = [*envelope, *envelope["receipt"], "missing_key", "bad_value", "unknown_key"]
+    errors = [ReceiptKeyError, *(kind for kind in vars(receipts).values() if is_error(kind))]
+    assert len(errors) == 7
+    names += [error.code for error in errors]
+    assert [name for name in names if f"`{name}`" not in DOCUMENTATION] == []
+
+
+def is_error(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, ContentError) and kind.__module__ == receipts.__name__
 
 
 def test_the_same_receipt_and_key_give_the_same_bytes() -> None:
