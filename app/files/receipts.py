@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.errors import ContentError
 from app.files.manifest import parse_json
-from app.files.problems import ProblemCollector, suggest
+from app.files.problems import ProblemCollector
+from app.files.receipt_fields import RECEIPT_FIELDS, check_envelope, check_receipt
 from app.files.receipt_keys import key_id, read_public_keys
 
 Document = dict[str, Any]
@@ -36,8 +36,6 @@ SCORE_KEYS = (
 )
 """What a receipt takes from the score document, under the same names."""
 _TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class UnreadableReceiptError(ContentError):
@@ -182,8 +180,10 @@ def build_receipt(
         "evaluator_version": evaluator_version,
         **{key: score[key] for key in SCORE_KEYS if key in score},
     }
-    if faults := _check_fields(receipt):
-        raise ValueError(faults.problems()[0].message)
+    problems = ProblemCollector()
+    check_receipt(receipt, problems)
+    if problems:
+        raise ValueError(problems.problems()[0].message)
     canonical_receipt(receipt)
     return receipt
 
@@ -246,7 +246,7 @@ def verify_receipt(content: bytes, key: bytes) -> Receipt:
 
 
 def _build(receipt: Document, signer: str) -> Receipt:
-    plain = {name: receipt[name] for name in _FIELDS if name not in ("format", "scored_at", "boards")}
+    plain = {name: receipt[name] for name in RECEIPT_FIELDS if name not in ("format", "scored_at", "boards")}
     scored_at = datetime.fromisoformat(receipt["scored_at"])
     return Receipt(**plain, scored_at=scored_at, boards=tuple(receipt["boards"]), key_id=signer, document=receipt)
 
@@ -262,13 +262,9 @@ def _read_envelope(content: bytes) -> Document:
     if isinstance(receipt, dict) and receipt.get("format", RECEIPT_FORMAT) != RECEIPT_FORMAT:
         raise ReceiptFormatError(f"The receipt's format is {receipt['format']!r}; this program knows {RECEIPT_FORMAT}.")
     problems = ProblemCollector()
-    _check(envelope, _ENVELOPE, problems)
-    for name in envelope:
-        if name not in _ENVELOPE:
-            hint = suggest(name, _ENVELOPE)
-            problems.add("unknown_key", f"the envelope has {name!r}, which is not signed{hint}", column=name)
+    check_envelope(envelope, problems)
     if isinstance(receipt, dict):
-        _check(receipt, _FIELDS, problems)
+        check_receipt(receipt, problems)
         if not _is_storable(receipt):
             problems.add("bad_value", "a text of the receipt holds half a surrogate pair", column="receipt")
     if problems:
@@ -289,73 +285,9 @@ def _read_signature(text: str) -> bytes:
     return signature
 
 
-def _check_fields(receipt: Mapping[str, Any]) -> ProblemCollector:
-    problems = ProblemCollector()
-    _check(receipt, _FIELDS, problems)
-    return problems
-
-
-def _check(document: Mapping[str, Any], expected: Mapping[str, _Expectation], problems: ProblemCollector) -> None:
-    for name, (accepts, description) in expected.items():
-        if name not in document:
-            problems.add("missing_key", f"{name!r} is missing", column=name)
-        elif not accepts(document[name]):
-            problems.add("bad_value", f"{name!r} is not {description}", column=name)
-
-
 def _is_storable(receipt: Document) -> bool:
     try:
         canonical_receipt(receipt)
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value != ""
-
-
-def _is_sha256(value: Any) -> bool:
-    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
-
-
-def _is_time(value: Any) -> bool:
-    if not isinstance(value, str) or _TIME.fullmatch(value) is None:
-        return False
-    try:
-        datetime.fromisoformat(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_board(value: Any) -> bool:
-    return isinstance(value, dict) and {"model", "benchmark"} <= value.keys()
-
-
-_Expectation = tuple[Callable[[Any], bool], str]
-_TEXT: _Expectation = (_is_text, "a text")
-_HASH: _Expectation = (_is_sha256, "a SHA-256 in lower-case hexadecimal")
-_ENVELOPE: Mapping[str, _Expectation] = {
-    "receipt": (lambda value: isinstance(value, dict), "an object"),
-    "signature": _TEXT,
-    "key_id": _TEXT,
-}
-_FIELDS: Mapping[str, _Expectation] = {
-    "format": _TEXT,
-    "server": _TEXT,
-    "submission_id": _TEXT,
-    "team": _TEXT,
-    "method": _TEXT,
-    "snapshot": _TEXT,
-    "snapshot_sha256": _HASH,
-    "kind": _TEXT,
-    "split": _TEXT,
-    "strategy": _TEXT,
-    "actions_sha256": _HASH,
-    "scorer_version": _TEXT,
-    "evaluator_version": (lambda value: value is None or _is_text(value), "a text or null"),
-    "scored_at": (_is_time, "a time such as 2026-07-21T09:30:04.000000Z"),
-    "summary": (lambda value: value is None or _is_board(value), "a board or null"),
-    "boards": (lambda value: isinstance(value, list) and all(map(_is_board, value)), "a list of boards"),
-}
