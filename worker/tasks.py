@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.config import Config
 from app.db import models
 from app.evaluator.strategies import Strategy
-from app.services import bootstrap, intervals, jobs, probe_items, ranks, scoring, snapshots
+from app.services import bootstrap, interval_parts, intervals, jobs, probe_items, ranks, scoring, snapshots
 from app.services.uploads import remove_orphans
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def bootstrap_split(context: JobContext, *, snapshot_id: int, split: str) -> Non
 
 @jobs.queue.task(name=jobs.RESAMPLE_SUBMISSION, queue=jobs.RESAMPLE_SUBMISSION, pass_context=True)
 def resample_submission(context: JobContext, *, submission_id: str) -> None:
-    """Compute the intervals of a scored submission."""
+    """Compute some seconds' worth of the intervals of a scored submission."""
     needs = context.additional_context
     intervals.resample_submission(needs["sessions"], submission_id, config=needs["config"])
 
@@ -111,5 +111,8 @@ def _reap(config: Config, sessions: sessionmaker[Session]) -> None:
 def _sweep(config: Config, sessions: sessionmaker[Session]) -> None:
     with sessions.begin() as session:
         removed = remove_orphans(session, data_dir=config.data_dir)
+        swept = interval_parts.sweep_parts(session, data_dir=config.data_dir)
     if removed:
         logger.info("removed %d uploaded files that no submission refers to", removed)
+    if swept:
+        logger.info("removed what was left of the intervals of %d submissions", swept)

@@ -21,6 +21,7 @@ the word it came from and j the trajectory slot, and becomes an integer as a 64-
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,9 @@ _MOST_TRAJECTORIES = 2**16
 # So many replicates' multiplicities are made at a time, which keeps them in the processor's cache.
 _CHUNK = 64
 _LARGEST_FLOAT = 2**53
+# Counts of so many trajectories of a question are kept in two words while they are drawn, in 8 bits each.
+_MOST_PACKED = 16
+_LARGEST_PACKED = 255
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,16 +178,28 @@ def count_weights(
     weights = np.zeros((len(replicates), cell.n_trajectories), dtype)
     keys = find_replicate_keys(replicates, seed=seed)
     names = hash_name(cell.benchmark), hash_name(cell.model)
-    _draw_weights(keys, *names, cell.n_questions, cell.trajectories_per_question, weights)
+    # The bytes of a packed word are counts in the order of the trajectories where the lowest comes first.
+    largest = _LARGEST_PACKED if sys.byteorder == "little" else 0
+    _draw_weights(keys, *names, cell.n_questions, cell.trajectories_per_question, largest, weights)
     return weights
 
 
-def sum_draws(cell: Cell, values: IntArray, *, replicates: range, seed: int) -> IntArray:
+def exact_columns(values: IntArray) -> NDArray[Any]:
+    """Return columns (trajectories x columns, each >= 0) as `sum_draws` is fastest with: floats where sums stay exact.
+
+    That is where trajectories times the largest value does not pass 2^53.
+    """
+    is_exact = len(values) * int(values.max(initial=0)) < _LARGEST_FLOAT
+    return values.astype(np.float64) if is_exact else values
+
+
+def sum_draws(cell: Cell, columns: NDArray[Any], *, replicates: range, seed: int) -> IntArray:
     """Return the sums of columns over the trajectories that each replicate draws, each as often as it is drawn.
 
     Parameters
     ----------
-    values : int64, trajectories x columns, each >= 0; trajectories times the largest of them fit in int64.
+    columns : trajectories x columns, as `exact_columns` returns them; trajectories times the largest value fit in
+        int64.
 
     Returns
     -------
@@ -198,16 +214,14 @@ def sum_draws(cell: Cell, values: IntArray, *, replicates: range, seed: int) -> 
     --------
     >>> from app.evaluator.measurements import build_cell
     >>> cell = build_cell("m", "b", [("q", "test", [[(0, 1), (10, 4)]])], 4)
-    >>> sum_draws(cell, np.array([[10, 4]]), replicates=range(2), seed=0).tolist()
+    >>> sum_draws(cell, exact_columns(np.array([[10, 4]])), replicates=range(2), seed=0).tolist()
     [[10, 4], [10, 4]]
     """
-    is_exact = cell.n_trajectories * int(values.max(initial=0)) < _LARGEST_FLOAT
-    columns = values.astype(np.float64) if is_exact else values
-    sums = np.empty((len(replicates), values.shape[1]), np.int64)
+    dtype = np.float64 if columns.dtype == np.float64 else np.int32
+    sums = np.empty((len(replicates), columns.shape[1]), np.int64)
     for start in range(0, len(replicates), _CHUNK):
         rows = slice(start, min(start + _CHUNK, len(replicates)))
-        weights = count_weights(cell, replicates[rows], seed=seed, dtype=np.float64 if is_exact else np.int32)
-        sums[rows] = weights @ columns
+        sums[rows] = count_weights(cell, replicates[rows], seed=seed, dtype=dtype) @ columns
     return sums
 
 
@@ -337,11 +351,64 @@ def _draw_counts(keys: Any, benchmark: Any, model: Any, question_idx: Any, count
 
 
 @compiled
-def _draw_weights(keys: Any, benchmark: Any, model: Any, n_slots: int, per_question: int, weights: Any) -> None:
+def _pack_slot(key: Any, per_question: int) -> Any:
+    """Return how often a question slot draws each of at most 16 trajectories, in 8 bits each of two words.
+
+    Counters in registers do not wait for one another as those in memory do when a trajectory is drawn again.
+    """
+    low = high = np.uint64(0)
+    n = np.uint64(per_question)
+    for first in range(0, per_question, 4):
+        word = _number(key, first >> 2)
+        rest_of_word = word
+        for j in range(first, min(first + 4, per_question)):
+            product = (rest_of_word & np.uint64(0xFFFF)) * n
+            rest_of_word >>= np.uint64(16)
+            rest = product & np.uint64(0xFFFF)
+            at = product >> np.uint64(16)
+            if rest < n and rest < np.uint64(2**16) % n:
+                at = np.uint64(_bound(_mix(word ^ np.uint64(j + 1)), n))
+            one = np.uint64(1) << ((at & np.uint64(7)) << np.uint64(3))
+            in_high = np.uint64(0) - (at >> np.uint64(3))
+            high += one & in_high
+            low += one & ~in_high
+    return low, high
+
+
+@compiled
+def _unpack(counts: Any, per_question: int, row: Any) -> None:
+    """Write the counts of questions' trajectories, 16 bytes a question, into a row."""
+    for q in range(counts.size // 16):
+        source = counts[16 * q : 16 * q + per_question]
+        target = row[q * per_question : (q + 1) * per_question]
+        for j in range(target.size):
+            target[j] = source[j]
+
+
+@compiled
+def _draw_weights(
+    keys: Any, benchmark: Any, model: Any, n_slots: int, per_question: int, largest: int, weights: Any
+) -> None:
+    """Fill rows of zeros; counts are packed where none can pass the largest, at most 255."""
+    n = np.uint64(per_question)
+    drawn = np.empty(n_slots, np.int64)
+    times = np.empty(n_slots, np.int64)
+    packed = np.empty((n_slots, 2), np.uint64)
     for i in range(keys.size):
         of_benchmark = _mix(keys[i] ^ benchmark)
         of_model = _mix(of_benchmark ^ model)
+        times[:] = 0
         for s in range(n_slots):
-            q = _bound(_number(of_benchmark, s), np.uint64(n_slots))
-            of_question = weights[i, q * per_question : (q + 1) * per_question]
-            _tally_slot(_number(of_model, s), np.uint64(per_question), of_question)
+            drawn[s] = _bound(_number(of_benchmark, s), np.uint64(n_slots))
+            times[drawn[s]] += 1
+        if per_question <= _MOST_PACKED and times.max() * per_question <= largest:
+            packed[:] = 0
+            for s in range(n_slots):
+                low, high = _pack_slot(_number(of_model, s), per_question)
+                packed[drawn[s], 0] += low
+                packed[drawn[s], 1] += high
+            _unpack(packed.reshape(-1).view(np.uint8), per_question, weights[i])
+        else:
+            for s in range(n_slots):
+                of_question = weights[i, drawn[s] * per_question : (drawn[s] + 1) * per_question]
+                _tally_slot(_number(of_model, s), n, of_question)

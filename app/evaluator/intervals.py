@@ -8,12 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from app.evaluator.compiled import compiled
-from app.evaluator.draws import sum_draws
-from app.evaluator.measurements import Cell, IntArray, Measurements
+from app.evaluator.measurements import IntArray, Measurements
 from app.evaluator.reference import CellReference
 from app.evaluator.replicate_frontiers import N_INTERVALS, ReplicateFrontiers
-from app.evaluator.strategies import ActionTable, CellActions, Strategy, select_positions
+from app.evaluator.resampled_settings import (
+    PreparedSettings,
+    ResampledSettings,
+    Stops,
+    find_stops,
+    prepare_settings,
+    resample_settings,
+)
+from app.evaluator.strategies import ActionTable, Strategy
 
 FloatArray = NDArray[np.float64]
 
@@ -22,6 +28,8 @@ MOST_UNDEFINED = 0.05
 """A figure that is undefined in a larger share of the replicates has no interval."""
 FEWEST_QUESTIONS = 20
 N_SUBMISSION_REPLICATES = 2000
+BLOCK = 500
+"""A submission is resampled on so many replicates at a time, which bounds memory; an interrupted job loses no more."""
 
 TOO_FEW_QUESTIONS = "too_few_questions"
 UNDEFINED_IN_REPLICATES = "undefined_in_replicates"
@@ -326,22 +334,83 @@ def bootstrap_submission(
     """
     used = replicates.take(n_replicates)
     _check_parts(measurements, table, references, used)
-    cells = [
-        _resample_settings(cell, table.strategy, actions, replicates=used, at=at)
-        for at, (cell, actions) in enumerate(zip(measurements.cells, table.cells, strict=True))
-    ]
-    covered: NDArray[np.bool_] = np.stack([actions.covered for actions in table.cells])
-    oracle_area = used.oracle_area()[:, :, list(Strategy).index(table.strategy)]
+    prepared = prepare_submission(measurements, table.strategy, find_stops(measurements, table))
+    values = [resample_rows(prepared, used, rows) for rows in list_blocks(used.n_replicates)]
+    return summarise_submission(prepared, used, np.concatenate(values, axis=2))
+
+
+def list_blocks(n_replicates: int) -> list[range]:
+    """Return the rows of replicates that a submission is resampled on at a time.
+
+    Always the same ones, so that a submission resampled block by block and one resampled in one go have the same bytes.
+    """
+    return [range(start, min(start + BLOCK, n_replicates)) for start in range(0, n_replicates, BLOCK)]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedSubmission:
+    """What all replicates of a submission share: its strategy, its settings cell by cell, which settings cover which.
+
+    `covered`: bool, cells x settings.
+    """
+
+    strategy: Strategy
+    cells: tuple[PreparedSettings, ...]
+    covered: NDArray[np.bool_]
+
+
+def prepare_submission(measurements: Measurements, strategy: Strategy, stops: Sequence[Stops]) -> PreparedSubmission:
+    """Return what all replicates of a submission share, from where it stops (`find_stops`).
+
+    Raises
+    ------
+    ValueError : stops of other measurements, or hidden labels.
+    """
+    if not measurements.has_labels:
+        raise ValueError("the labels of a cell are hidden")
+    cells = tuple(prepare_settings(*pair) for pair in zip(measurements.cells, stops, strict=True))
+    return PreparedSubmission(strategy, cells, np.stack([cell.covered for cell in cells]))
+
+
+def resample_rows(prepared: PreparedSubmission, replicates: ReplicateFrontiers, rows: range) -> FloatArray:
+    """Return a submission's figures over some rows of the replicates; see `bootstrap_submission`.
+
+    Returns
+    -------
+    float64, boards it stands on x `RANKED_FIGURES` x rows; NaN where a replicate has no such figure.
+
+    Raises
+    ------
+    ValueError : replicates of other measurements.
+    """
+    if replicates.cells != tuple((p.cell.model, p.cell.benchmark) for p in prepared.cells):
+        raise ValueError("the measurements and the replicates differ in their cells")
+    used = replicates.take_rows(rows)
+    cells = [resample_settings(of_cell, used, at=at) for at, of_cell in enumerate(prepared.cells)]
+    areas = used.oracle_area()[:, :, list(Strategy).index(prepared.strategy)]
+    values = []
+    for board in _list_standing(prepared, used):
+        figures = _list_ranked_figures(used, board, cells=cells, submission=prepared, areas=areas)
+        values.append([figures[name] for name in RANKED_FIGURES])
+    return np.array(values).reshape(-1, len(RANKED_FIGURES), len(rows))
+
+
+def summarise_submission(
+    prepared: PreparedSubmission, replicates: ReplicateFrontiers, values: FloatArray
+) -> SubmissionIntervals:
+    """Return the intervals of a submission's figures, whose values over all rows `resample_rows` returned."""
     boards = tuple(
-        _build_board(
-            board,
-            _list_ranked_figures(used, board, cells=cells, covered=covered, strategy=table.strategy, areas=oracle_area),
-            averages=False,
-        )
-        for board in _list_boards(used)
-        if covered[board.idx].any(axis=1).all()
+        _build_board(board, dict(zip(RANKED_FIGURES, figures, strict=True)), averages=False)
+        for board, figures in zip(_list_standing(prepared, replicates), values, strict=True)
     )
-    return SubmissionIntervals(table.strategy, used.n_replicates, used.seed, boards)
+    return SubmissionIntervals(prepared.strategy, replicates.n_replicates, replicates.seed, boards)
+
+
+def _list_standing(prepared: PreparedSubmission, replicates: ReplicateFrontiers) -> Iterator[_Board]:
+    """Yield the boards each of whose cells is covered by a setting."""
+    for board in _list_boards(replicates):
+        if prepared.covered[board.idx].any(axis=1).all():
+            yield board
 
 
 def _check_parts(
@@ -354,78 +423,21 @@ def _check_parts(
     of_references = [(r.frontier.model, r.frontier.benchmark, r.frontier.strategy) for r in references]
     if of_references != [(model, benchmark, table.strategy) for model, benchmark, _ in expected]:
         raise ValueError("the references are of other cells or another strategy")
-    if not measurements.has_labels:
-        raise ValueError("the labels of a cell are hidden")
-
-
-@dataclass(frozen=True, eq=False)
-class _ResampledCell:
-    """A submission in one cell: mean tokens and accuracy of every setting, and its curve's accuracies at the grid.
-
-    `tokens`, `accuracy`: float64, replicates x settings of the file, NaN where a setting does not cover the cell;
-    `curve`: float64, replicates x 101.
-    """
-
-    tokens: FloatArray
-    accuracy: FloatArray
-    curve: FloatArray
-
-
-def _resample_settings(
-    cell: Cell, strategy: Strategy, actions: CellActions, *, replicates: ReplicateFrontiers, at: int
-) -> _ResampledCell:
-    rows = np.flatnonzero(actions.covered)
-    n = replicates.n_replicates
-    # Tokens and probes are added up as one number.
-    shift = cell.total_probes.bit_length()
-    packed = np.empty((cell.n_trajectories, len(rows)), np.int64)
-    for column, row in enumerate(rows):
-        idx = cell.first_idx + select_positions(cell, strategy, actions.actions[row])
-        packed[:, column] = (cell.retained_tokens[idx].astype(np.int64) << shift) + cell.correct_probes[idx]
-    numbers = range(replicates.first, replicates.first + n)
-    sums = sum_draws(cell, packed, replicates=numbers, seed=replicates.seed)
-    cost, correct = sums >> shift, sums & ((1 << shift) - 1)
-    grid = np.empty((n, N_INTERVALS + 1), np.int64)
-    total, zero = (replicates.total(name)[:, at].copy() for name in ("thinking_tokens", "zero_correct"))
-    if (cost > total[:, None]).any():
-        raise ValueError("the replicates were not drawn from these measurements")
-    _fill_curves(cost, correct, total, zero, grid)
-    tokens = np.full((n, len(actions.covered)), np.nan)
-    accuracy = np.full((n, len(actions.covered)), np.nan)
-    tokens[:, rows] = cost / cell.n_trajectories
-    accuracy[:, rows] = correct / cell.total_probes
-    return _ResampledCell(tokens, accuracy, grid / cell.total_probes)
-
-
-@compiled
-def _fill_curves(cost: IntArray, correct: IntArray, total: IntArray, zero: IntArray, grid: IntArray) -> None:
-    """Fill the best reward within each budget floor(i T / N), from no thinking on."""
-    n_intervals = grid.shape[1] - 1
-    for r in range(grid.shape[0]):
-        best = grid[r]
-        best[:] = zero[r]
-        for s in range(cost.shape[1]):
-            # The first i with i T / N >= cost; with T = 0 every cost is 0.
-            i = (cost[r, s] * n_intervals + total[r] - 1) // total[r] if cost[r, s] > 0 else 0
-            best[i] = max(best[i], correct[r, s])
-        for i in range(1, n_intervals + 1):
-            best[i] = max(best[i], best[i - 1])
 
 
 def _list_ranked_figures(
     replicates: ReplicateFrontiers,
     board: _Board,
     *,
-    cells: Sequence[_ResampledCell],
-    covered: NDArray[np.bool_],
-    strategy: Strategy,
+    cells: Sequence[ResampledSettings],
+    submission: PreparedSubmission,
     areas: FloatArray,
 ) -> dict[str, FloatArray]:
     idx = board.idx
     curve = np.mean([cells[i].curve for i in idx], axis=0)
     area = np.trapezoid(curve, dx=1 / N_INTERVALS, axis=1)
     oracle = areas[:, idx].mean(axis=1)
-    uninformed = replicates.uninformed_area[:, idx, list(Strategy).index(strategy)].mean(axis=1)
+    uninformed = replicates.uninformed_area[:, idx, list(Strategy).index(submission.strategy)].mean(axis=1)
     room = oracle - uninformed
     has_potential = room > _TOLERANCE
     beta_match = _find_first(curve, _find_full_accuracy(replicates, idx))
@@ -441,12 +453,14 @@ def _list_ranked_figures(
         "accuracy_25": curve[:, 25],
         "accuracy_50": curve[:, 50],
         "accuracy_75": curve[:, 75],
-        "best_e3": _find_best_e3(replicates, board, cells=cells, complete=np.logical_and.reduce(covered[idx])),
+        "best_e3": _find_best_e3(
+            replicates, board, cells=cells, complete=np.logical_and.reduce(submission.covered[idx])
+        ),
     }
 
 
 def _find_best_e3(
-    replicates: ReplicateFrontiers, board: _Board, *, cells: Sequence[_ResampledCell], complete: NDArray[np.bool_]
+    replicates: ReplicateFrontiers, board: _Board, *, cells: Sequence[ResampledSettings], complete: NDArray[np.bool_]
 ) -> FloatArray:
     """Return each replicate's best E3 of the settings that cover the board; NaN where it has none, or no bound."""
     idx = board.idx

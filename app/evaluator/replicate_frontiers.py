@@ -87,8 +87,12 @@ class ReplicateFrontiers:
         """
         if not 0 < n_replicates <= self.n_replicates:
             raise ValueError(f"there are {self.n_replicates} replicates, not {n_replicates}")
-        rows: dict[str, Any] = {name: getattr(self, name)[:n_replicates] for name in ARRAYS}
-        return replace(self, **rows)
+        return self.take_rows(range(n_replicates))
+
+    def take_rows(self, rows: range) -> ReplicateFrontiers:
+        """Return the replicates in consecutive rows of these."""
+        taken: dict[str, Any] = {name: getattr(self, name)[rows.start : rows.stop] for name in ARRAYS}
+        return replace(self, first=self.first + rows.start, **taken)
 
 
 ARRAYS = ("rewards", "uninformed_area", "totals", "overthinking_ratio")

@@ -1,9 +1,11 @@
-"""Intervals of scored submissions: computed by a job on the stored replicates of their split, shown with the score."""
+"""Intervals of scored submissions: computed by jobs in slices, from the replicates of their split, then stored."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,47 +15,61 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.evaluator.intervals import BoardIntervals, SubmissionIntervals, bootstrap_submission
+from app.evaluator.intervals import (
+    BoardIntervals,
+    SubmissionIntervals,
+    list_blocks,
+    prepare_submission,
+    resample_rows,
+    summarise_submission,
+)
 from app.evaluator.measurements import Measurements
 from app.evaluator.replicate_frontiers import ReplicateFrontiers
+from app.evaluator.resampled_settings import Stops, find_stops
 from app.evaluator.scoring import SCORER_VERSION
 from app.evaluator.strategies import Strategy
 from app.files.actions import read_actions
 from app.files.documents import intervals_document
-from app.services import jobs
+from app.services import interval_parts, jobs
 from app.services.bootstrap import load_split_replicates
-from app.services.frontiers import get_references
+from app.services.interval_parts import RESAMPLED_STATES
 from app.services.measurements import load_measurements
 from app.services.uploads import upload_path
 
 Sessions = sessionmaker[Session]
 BoardNames = tuple[str | None, str | None]
-RESAMPLED_STATES = ("scored", "published")
+SLICE_SECONDS = 5.0
+"""A slice ends after the block that passes this, and after any block while another job waits."""
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
-    """What the intervals of a submission are computed from, and where they belong."""
+class _Needs:
+    """What the intervals of a submission are computed from, where they belong, and where unfinished ones are kept."""
 
     submission: models.Submission
     measurements: Measurements
     replicates: ReplicateFrontiers
     board_score_ids: dict[BoardNames, int]
+    folder: Path
 
 
 def resample_submission(sessions: Sessions, submission_id: str, *, config: Config) -> None:
-    """Compute and store the intervals of a scored submission, and queue the ranks of its boards.
+    """Compute some seconds' worth of a scored submission's intervals and queue the rest.
 
-    Does nothing where they are stored already, and where the replicates are not there yet: whoever finishes those
-    queues this again. Boards all of whose cells have fewer than 20 questions have no intervals.
+    With the last block the intervals are stored and the ranks of the submission's boards are queued. Does nothing where
+    intervals are stored already, and where the replicates are not there yet: whoever finishes those queues this again.
+    What a killed worker had kept is not computed again. Boards all of whose cells have fewer than 20 questions have no
+    intervals.
     """
     with sessions.begin() as session:
-        parts = _collect(session, submission_id, config=config)
-    if parts is None:
+        needs = _collect(session, submission_id, config=config)
+    if needs is None:
         return
-    resampled = _resample(sessions, parts, config=config)
+    resampled = _resample(sessions, needs, config=config)
+    if resampled is None:
+        return
     rows = [
-        _describe(board, parts.board_score_ids[board.model, board.benchmark], resampled.n_replicates)
+        _describe(board, needs.board_score_ids[board.model, board.benchmark], resampled.n_replicates)
         for board in resampled.boards
         if intervals_document(board) is not None
     ]
@@ -61,9 +77,10 @@ def resample_submission(sessions: Sessions, submission_id: str, *, config: Confi
         if rows:
             added = insert(models.BoardInterval).values(rows)
             session.execute(added.on_conflict_do_nothing(index_elements=["board_score_id"]))
-        submission = parts.submission
+        submission = needs.submission
         # Also before it is published: that may have happened while this was being computed.
         jobs.defer_ranking(session, submission.snapshot_id, split=submission.split, strategy=submission.strategy)
+    interval_parts.remove_parts(config.data_dir, submission_id)
 
 
 def fill_intervals(session: Session, document: dict[str, Any], *, score_id: int) -> int:
@@ -81,7 +98,7 @@ def fill_intervals(session: Session, document: dict[str, Any], *, score_id: int)
     return len(found)
 
 
-def _collect(session: Session, submission_id: str, *, config: Config) -> _Parts | None:
+def _collect(session: Session, submission_id: str, *, config: Config) -> _Needs | None:
     submission = session.get(models.Submission, submission_id)
     if submission is None or submission.state not in RESAMPLED_STATES:
         return None
@@ -100,36 +117,60 @@ def _collect(session: Session, submission_id: str, *, config: Config) -> _Parts 
     replicates = load_split_replicates(session, snapshot, measurements.select(submission.split), config=config)
     if replicates is None:
         return None
-    return _Parts(
+    return _Needs(
         submission=submission,
         measurements=measurements,
         replicates=replicates,
         board_score_ids={(model, benchmark): key for key, model, benchmark, _ in boards},
+        folder=interval_parts.parts_folder(config.data_dir, submission_id),
     )
 
 
-def _resample(sessions: Sessions, parts: _Parts, *, config: Config) -> SubmissionIntervals:
-    submission = parts.submission
-    strategy = Strategy(submission.strategy)
+def _resample(sessions: Sessions, needs: _Needs, *, config: Config) -> SubmissionIntervals | None:
+    """Compute blocks until the slice is over; return the intervals once no block is missing, else queue the rest."""
+    ends_at = time.monotonic() + SLICE_SECONDS
+    measurements = needs.measurements.select(needs.submission.split)
+    stops = interval_parts.find_kept_stops(needs.folder) or _read_stops(needs, measurements, config=config)
+    prepared = prepare_submission(measurements, Strategy(needs.submission.strategy), stops)
+    blocks = list_blocks(needs.replicates.n_replicates)
+    parts = []
+    n_computed = 0
+    for rows in blocks:
+        values = interval_parts.find_part(needs.folder, rows)
+        if values is None:
+            # At least one block a slice, or a busy board would never have intervals.
+            if n_computed > 0 and _is_over(sessions, ends_at):
+                with sessions.begin() as session:
+                    jobs.defer_resampling(session, needs.submission.id)
+                return None
+            values = resample_rows(prepared, needs.replicates, rows)
+            n_computed += 1
+            # The only block there is, is stored at once.
+            if len(blocks) > 1:
+                interval_parts.save_part(needs.folder, rows, values)
+        parts.append(values)
+    return summarise_submission(prepared, needs.replicates, np.concatenate(parts, axis=2))
+
+
+def _read_stops(needs: _Needs, measurements: Measurements, *, config: Config) -> tuple[Stops, ...]:
+    """Read the submission's file, and keep what the next slices need of it."""
+    submission = needs.submission
     actions = read_actions(
         upload_path(config.data_dir, submission.actions_sha256),
-        parts.measurements,
-        strategy=strategy,
+        needs.measurements,
+        strategy=Strategy(submission.strategy),
         split=submission.split,
         filename=submission.filename,
     )
+    stops = find_stops(measurements, actions.table)
+    if len(list_blocks(needs.replicates.n_replicates)) > 1:
+        interval_parts.save_stops(needs.folder, stops)
+    return stops
+
+
+def _is_over(sessions: Sessions, ends_at: float) -> bool:
     with sessions.begin() as session:
-        snapshot = session.get_one(models.Snapshot, submission.snapshot_id)
-        references = get_references(
-            session, snapshot, split=submission.split, strategy=strategy, data_dir=config.data_dir
-        )
-    return bootstrap_submission(
-        parts.measurements.select(submission.split),
-        actions.table,
-        references,
-        parts.replicates,
-        n_replicates=parts.replicates.n_replicates,
-    )
+        return time.monotonic() > ends_at or jobs.is_ahead(session, priority=jobs.RESAMPLING_PRIORITY)
 
 
 def _describe(board: BoardIntervals, board_score_id: int, n_replicates: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from app.evaluator import draws
 from app.evaluator.curves import upper_hull
 from app.evaluator.draws import count_draws, count_weights, draw_replicate, resample_cell
 from app.evaluator.frontier import solve_frontier
@@ -174,6 +175,17 @@ def test_multiplicities_count_the_draws(measurements: Measurements) -> None:
         drawn = (draw.question_idx[:, None] * 4 + draw.trajectory_idx).reshape(-1)
         assert counted.weights[row].tolist() == np.bincount(drawn, minlength=cell.n_trajectories).tolist()
     assert count_weights(cell, range(6, 9), seed=SEED).tolist() == counted.weights.tolist()
+
+
+@pytest.mark.parametrize("per_question", [1, 3, 4, 8, 9, 15, 16, 17, 6000])
+def test_weights_alone_are_those_of_the_draws(per_question: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are counted in packed words, except where many trajectories, or one drawn often, would not fit in there."""
+    cell = build_cell("m", "b", [(f"q{i}", "test", [[(0, 1)]] * per_question) for i in range(5)], 4)
+    expected = count_draws(cell, range(9), seed=SEED).weights.tolist()
+    for largest in (255, 2 * per_question, 0):
+        monkeypatch.setattr(draws, "_LARGEST_PACKED", largest)
+        for dtype in (np.int32, np.float64):
+            assert count_weights(cell, range(9), seed=SEED, dtype=dtype).tolist() == expected
 
 
 @pytest.mark.parametrize("per_question", [3, 4])
