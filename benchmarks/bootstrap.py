@@ -2,24 +2,26 @@
 
 Run ``python benchmarks/bootstrap.py`` (``--scale 0.1`` for a quick one, ``--format json`` for one JSON document). Both
 sides do the same in one run and must find the same integers, or it exits 1. The textbook side resamples the cells as
-data of their own and solves their whole frontiers; its intervals score each such cell, its ranks sort each pair's
-differences. Seconds are processor time of this process, since other work on the machine stretches any other kind.
+data of their own and solves their whole frontiers; its intervals walk through each such cell, its ranks sort each
+pair's differences. It does so for a few replicates or methods, and what it would take for all is told. Seconds are
+processor time of this process, since other work on the machine stretches any other kind. Rows: one replicate, and all
+figures of a submission, on a synthetic snapshot of the paper's scale; one replicate on parts of it with fewer
+questions, trajectories and steps; the shared ranks of 500 methods.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from app.baselines import random
 from app.evaluator.draws import draw_replicate, resample_cell
+from app.evaluator.fast_frontier import solve_frontiers_fast
 from app.evaluator.frontier import solve_frontier
 from app.evaluator.intervals import bootstrap_submission, find_interval
 from app.evaluator.measurements import Measurements
@@ -30,30 +32,25 @@ from app.evaluator.replicate_frontiers import prepare_cell, resample_cells
 from app.evaluator.strategies import ActionTable, Strategy
 from app.files.snapshot import load_measurements
 from app.files.synthetic import draw_snapshot
+from benchmarks.parts import list_parts
+from benchmarks.timing import Row, add_format_option, build_row, count_size, measure, print_rows
 
 SEED = 20260721
-SCALES = (0.1, 0.3, 1.0)
+N_SETTINGS = 20
+N_METHODS = 500
+N_RANKED_REPLICATES = 2000
 
 
 @dataclass(frozen=True)
-class Row:
-    """Seconds of the textbook side and of ours for the same work."""
+class Sizes:
+    """How many replicates each side computes."""
 
-    work: str
-    textbook_seconds: float
-    ours_seconds: float
-    ratio: float
-    size: str
+    textbook: int
+    replicates: int
+    submission_replicates: int
 
 
-def measure(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the processor seconds of a call, and its result."""
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
-
-
-def time_replicate(measurements: Measurements, *, n_textbook: int, n_ours: int) -> Row:
+def time_replicate(growth: str, measurements: Measurements, *, n_textbook: int, n_ours: int) -> Row:
     """Time one replicate of all cells and strategies at 101 budgets; exits where the two sides differ."""
     prepared = [prepare_cell(cell) for cell in measurements.cells]
     # The first ones load compiled code.
@@ -67,21 +64,19 @@ def time_replicate(measurements: Measurements, *, n_textbook: int, n_ours: int) 
 
     textbook_seconds, textbook = measure(lambda: [solve(number) for number in range(n_textbook)])
     if block.rewards[:n_textbook].tolist() != textbook:
-        sys.exit("the two sides differ on a replicate")
+        sys.exit(f"the two sides differ on a replicate: {growth}")
     return build_row(
-        "replicate, all strategies at 101 budgets",
+        f"one replicate, all strategies at 101 budgets, {growth}",
         textbook_seconds / n_textbook,
         ours_seconds / n_ours,
-        size=describe(measurements),
+        size=count_size(measurements, budgets=101),
     )
 
 
 def time_submission(measurements: Measurements, *, n_settings: int, n_replicates: int, n_textbook: int) -> Row:
     """Time all board figures of a submission, whose replicates are there; exits where the totals differ."""
     strategy = Strategy.DYNAMIC_EARLY_EXIT
-    references = build_references(
-        measurements, strategy, [solve_frontier(cell, strategy) for cell in measurements.cells]
-    )
+    references = build_references(measurements, strategy, solve_frontiers_fast(measurements, (strategy,)))
     table = random.build_actions(measurements, strategy, seed=SEED, n_settings=n_settings)
     prepared = [prepare_cell(cell) for cell in measurements.cells]
     replicates = resample_cells(prepared, range(n_replicates), seed=SEED)
@@ -93,10 +88,10 @@ def time_submission(measurements: Measurements, *, n_settings: int, n_replicates
     if not np.allclose(accuracies, result.boards[0].values["max_accuracy"][:n_textbook], rtol=0, atol=1e-12):
         sys.exit("the two sides differ on a submission")
     return build_row(
-        f"submission, {n_settings} settings, {n_replicates} replicates",
+        "all figures of a submission",
         textbook_seconds / n_textbook * n_replicates,
         ours_seconds,
-        size=describe(measurements),
+        size=count_size(measurements, settings=n_settings, replicates=n_replicates),
     )
 
 
@@ -130,49 +125,35 @@ def time_ranks(*, n_methods: int, n_textbook: int, n_replicates: int) -> Row:
         "shared ranks",
         textbook_seconds / n_textbook * n_methods,
         ours_seconds,
-        size=f"{n_methods} methods, {n_replicates} replicates",
+        size={"methods": n_methods, "replicates": n_replicates},
     )
 
 
-def build_row(work: str, textbook_seconds: float, ours_seconds: float, *, size: str) -> Row:
-    """Return a row with its ratio."""
-    return Row(work, textbook_seconds, ours_seconds, textbook_seconds / ours_seconds, size)
-
-
-def describe(measurements: Measurements) -> str:
-    """Return how much there is of what."""
-    n_trajectories = sum(cell.n_trajectories for cell in measurements.cells)
-    n_positions = sum(cell.retained_tokens.size for cell in measurements.cells)
-    return f"{len(measurements.cells)} cells, {n_trajectories} trajectories, {n_positions} positions"
+def list_rows(whole: Measurements, sizes: Sizes) -> Iterator[Row]:
+    """Yield the rows as they are measured."""
+    for growth, measurements in list_parts(whole):
+        yield time_replicate(growth, measurements, n_textbook=sizes.textbook, n_ours=sizes.replicates)
+        if measurements is whole:
+            yield time_submission(
+                whole,
+                n_settings=N_SETTINGS,
+                n_replicates=sizes.submission_replicates,
+                n_textbook=sizes.textbook,
+            )
+    yield time_ranks(n_methods=N_METHODS, n_textbook=5, n_replicates=N_RANKED_REPLICATES)
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, action="append", help="share of the paper's questions; may be repeated")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the paper's questions")
     parser.add_argument("--textbook", type=int, default=2, help="replicates that the textbook program solves")
     parser.add_argument("--replicates", type=int, default=100, help="replicates that ours solves")
-    parser.add_argument("--submission-replicates", type=int, default=200, help="replicates of the submission")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--submission-replicates", type=int, default=2000, help="replicates of the submission")
+    add_format_option(parser)
     options = parser.parse_args()
-    rows = []
-    for scale in options.scale or SCALES:
-        measurements = load_measurements(draw_snapshot(scale=scale))
-        rows.append(time_replicate(measurements, n_textbook=options.textbook, n_ours=options.replicates))
-        rows.append(
-            time_submission(
-                measurements, n_settings=20, n_replicates=options.submission_replicates, n_textbook=options.textbook
-            )
-        )
-    rows.append(time_ranks(n_methods=500, n_textbook=5, n_replicates=2000))
-    if options.format == "json":
-        print(json.dumps([asdict(row) for row in rows]))  # noqa: T201
-        return
-    for row in rows:
-        print(  # noqa: T201
-            f"{row.work} ({row.size}): textbook {row.textbook_seconds:.3f} s, ours {row.ours_seconds:.4f} s, "
-            f"{row.ratio:.0f} times faster"
-        )
+    sizes = Sizes(options.textbook, options.replicates, options.submission_replicates)
+    print_rows(list_rows(load_measurements(draw_snapshot(scale=options.scale)), sizes), options.format)
 
 
 if __name__ == "__main__":
