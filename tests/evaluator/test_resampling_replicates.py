@@ -30,11 +30,11 @@ def check_against_textbook(measurements: Measurements, replicates: range) -> Non
         draw = draw_replicate(measurements, number, seed=SEED)
         cells = [resample_cell(*pair) for pair in zip(measurements.cells, draw.cells, strict=True)]
         for at, (original, cell) in enumerate(zip(measurements.cells, cells, strict=True)):
+            areas = find_uninformed_areas(original, cell)
             for s, strategy in enumerate(Strategy):
                 expected = solve_frontier(cell, strategy).curve.correct_at_grid(100)
                 assert block.rewards[row, at, s].tolist() == expected.tolist(), (number, at, strategy)
-                area = find_uninformed_area(original, cell, strategy)
-                assert block.uninformed_area[row, at, s] == pytest.approx(area, abs=1e-14)
+                assert block.uninformed_area[row, at, s] == pytest.approx(areas[strategy], abs=1e-14)
         report = summarise_overthinking(replace(measurements, cells=tuple(cells)))
         for at, (summary, cell) in enumerate(zip(report.cells, cells, strict=True)):
             figures = summary.figures
@@ -50,34 +50,42 @@ def check_against_textbook(measurements: Measurements, replicates: range) -> Non
                 assert original_correct / cell.n_trajectories == figures.full_thinking_accuracy
 
 
-def find_uninformed_area(original: Cell, cell: Cell, strategy: Strategy) -> float:
-    """The trapezoid sum under the hull of the original data's constant policies on a resampled cell."""
-    if strategy is Strategy.DYNAMIC_ROUTING:
-        positions: list[IntArray] = [0 * cell.n_steps, cell.n_steps]
-    else:
-        caps = list_constant_caps(original)
-        positions = [find_positions_at_tokens(cell, np.full(cell.n_trajectories, cap)) for cap in caps]
-    if strategy is Strategy.DYNAMIC_EARLY_EXIT:
-        positions += [np.minimum(k, cell.n_steps) for k in range(101)]
+def find_uninformed_areas(original: Cell, cell: Cell) -> dict[Strategy, float]:
+    """The trapezoid sums under the hulls of the original data's constant policies on a resampled cell."""
+    caps = [find_positions_at_tokens(cell, np.full(cell.n_trajectories, cap)) for cap in list_constant_caps(original)]
+    of_caps = add_up(cell, caps)
+    of_positions = add_up(cell, [np.minimum(k, cell.n_steps) for k in range(101)])
+    points = {
+        Strategy.DYNAMIC_ROUTING: add_up(cell, [0 * cell.n_steps, cell.n_steps]),
+        Strategy.FIXED_BUDGET: of_caps,
+        Strategy.DYNAMIC_EARLY_EXIT: np.concatenate([of_caps, of_positions]),
+    }
+    areas = {}
+    for strategy, (costs, rewards) in ((strategy, found.T) for strategy, found in points.items()):
+        hull = upper_hull(
+            costs, rewards, total_thinking_tokens=cell.total_thinking_tokens, total_probes=cell.total_probes
+        )
+        areas[strategy] = float(np.trapezoid(hull.accuracy_at_grid(100), dx=0.01))
+    return areas
+
+
+def add_up(cell: Cell, positions: list[IntArray]) -> IntArray:
+    """Tokens and probes of policies that stop at these positions, one row each."""
     stops = [cell.first_idx + k for k in positions]
-    hull = upper_hull(
-        np.array([cell.retained_tokens[idx].sum(dtype=np.int64) for idx in stops]),
-        np.array([cell.correct_probes[idx].sum(dtype=np.int64) for idx in stops]),
-        total_thinking_tokens=cell.total_thinking_tokens,
-        total_probes=cell.total_probes,
+    return np.array(
+        [(cell.retained_tokens[idx].sum(dtype=np.int64), cell.correct_probes[idx].sum(dtype=np.int64)) for idx in stops]
     )
-    return float(np.trapezoid(hull.accuracy_at_grid(100), dx=0.01))
 
 
 @pytest.fixture
 def measurements(as_measurements: Measure) -> Measurements:
-    """Two models on two benchmarks: 4 cells of 8 or 30 questions with 4 trajectories, long and short steps."""
+    """Two models on two benchmarks: 4 cells of 8 or 20 questions with 4 trajectories, long and short steps."""
     rng = np.random.default_rng(1)
     return as_measurements(
         [
             draw_cell(rng, model, benchmark, n_questions)
             for model in ("small", "large")
-            for benchmark, n_questions in (("hard", 8), ("easy", 30))
+            for benchmark, n_questions in (("hard", 8), ("easy", 20))
         ]
     )
 
