@@ -322,6 +322,7 @@ def bootstrap_submission(
     >>> from app.evaluator.measurements import build_cell
     >>> from app.evaluator.reference import build_references
     >>> from app.evaluator.replicate_frontiers import compute_replicates
+    >>> from app.evaluator.strategies import CellActions
     >>> cell = build_cell("m", "b", [("q", "test", [[(0, 1), (10, 4), (30, 2)]])], 4)
     >>> measurements = Measurements("s", "0" * 64, "measured", "all", 4, 1, ("m",), ("b",), (cell,))
     >>> early_exit = Strategy.DYNAMIC_EARLY_EXIT
