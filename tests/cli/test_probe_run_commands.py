@@ -58,7 +58,7 @@ def test_a_run_from_its_creation_to_its_end(run_there: Run, tmp_path: Path) -> N
         "n_trajectories": 2,
         "n_probes": 3,
         "thinking_token_limit": 100,
-        "answer_token_limit": 64,
+        "answer_token_limit": 16,
         "probe_token_limit": 9,
         "seed_name": "mine",
         "question_seconds": 21600,
@@ -103,9 +103,9 @@ def test_an_estimate_needs_no_database(run: Run, tmp_path: Path) -> None:
     env = {"OTBOARD_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing"}
     options = ("--trajectories", 2, "--probes", 4, "--step-tokens", 64, "--tokens-per-second", 1000, "--workers", 2)
     document = read(run("probe-run", "estimate", *CREATE, *options, "--format", "json", env=env))
-    # 512 tokens make at most 8 steps; 60 questions.
-    assert (document["basis"], document["n_trajectories"], document["n_positions"]) == ("limits", 120, 1080)
-    assert document["generated_tokens"] == 120 * 512 + 120 * 64 + 4320 * 64
+    # 256 tokens make at most 4 steps; 60 questions.
+    assert (document["basis"], document["n_trajectories"], document["n_positions"]) == ("limits", 120, 600)
+    assert document["generated_tokens"] == 120 * 256 + 120 * 16 + 2400 * 16
     assert document["elapsed_seconds"] == document["generated_tokens"] / 2000
     shorter = read(
         run(
