@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -52,11 +53,34 @@ def replaced_file(path: Path) -> Iterator[Path]:
         temporary = folder / path.name
         with _failures_named(path):
             yield temporary
-            _sync(temporary)
+            sync_path(temporary)
             temporary.replace(path)
-            _sync(path.parent)
+            sync_path(path.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_once(path: Path, content: bytes, *, mode: int) -> None:
+    """Write a file that is not there yet, whole or not at all; where another process was first, its file stays.
+
+    Raises
+    ------
+    OSError : the folder cannot be written, or the disk is full.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as written:
+            written.write(content)
+            written.flush()
+            os.fsync(written.fileno())
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_path(path.parent)
 
 
 @contextmanager
@@ -71,11 +95,11 @@ def new_folder(path: Path) -> Iterator[Path]:
             temporary.mkdir()
             yield temporary
             for item in temporary.iterdir():
-                _sync(item)
-            _sync(temporary)
+                sync_path(item)
+            sync_path(temporary)
             _refuse_existing(path)
             temporary.rename(path)
-            _sync(path.parent)
+            sync_path(path.parent)
     finally:
         shutil.rmtree(parent, ignore_errors=True)
 
@@ -93,7 +117,8 @@ def _refuse_existing(path: Path) -> None:
         raise OutputExistsError(f"{path} exists already")
 
 
-def _sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
+    """Have a file or a folder on the disk before this returns."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

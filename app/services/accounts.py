@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.db import models
+from app.files.atomic import write_once
 
 LOCAL_ACCOUNT = "local"
 LOCAL_TEAM = "local"
@@ -93,18 +93,14 @@ def hash_token(token: str) -> str:
 
 
 def _read_or_create(path: Path) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and (token := path.read_text().strip()):
         return token
+    content = f"{TOKEN_PREFIX}{secrets.token_urlsafe(32)}\n".encode()
     # Two servers that start at once both write a whole file; the one that comes second finds the first one's.
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as written:
-        written.write(TOKEN_PREFIX + secrets.token_urlsafe(32) + "\n")
-    try:
-        draft.rename(path) if path.exists() else os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink(missing_ok=True)
+    if path.exists():
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        write_once(draft, content, mode=0o600)
+        draft.rename(path)
+    else:
+        write_once(path, content, mode=0o600)
     return path.read_text().strip()

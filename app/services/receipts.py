@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.config import Config
 from app.db import models
 from app.errors import AppError
+from app.files.atomic import write_once
 from app.files.documents import dump_json
 from app.files.receipt_keys import ReceiptKeyError, encode_key, key_id, read_public_keys, write_pem
 from app.files.receipts import build_receipt, sign_receipt
@@ -94,12 +93,13 @@ def list_receipt_keys(data_dir: Path) -> tuple[ReceiptKey, ...]:
 def ensure_signing_key(data_dir: Path) -> Ed25519PrivateKey:
     """Return the key that signs receipts; the first to ask makes it, and its public half is kept for good."""
     path = data_dir / KEYS_FOLDER / SIGNING_KEY
+    # Receipts are given away at once; a power cut must not take back the key that they can be checked with.
     if not path.exists():
-        _write_new(path, _encode_private(Ed25519PrivateKey.generate()), mode=PRIVATE_MODE)
+        write_once(path, _encode_private(Ed25519PrivateKey.generate()), mode=PRIVATE_MODE)
     key = _read_private(path)
     public = data_dir / KEYS_FOLDER / PUBLIC_FOLDER / f"{key_id(key.public_key())}.pem"
     if not public.exists():
-        _write_new(public, write_pem(key.public_key()).encode(), mode=PUBLIC_MODE)
+        write_once(public, write_pem(key.public_key()).encode(), mode=PUBLIC_MODE)
     return key
 
 
@@ -143,30 +143,3 @@ def _read_public(path: Path) -> Ed25519PublicKey:
         return read_public_keys(path.read_bytes())[0]
     except (OSError, ReceiptKeyError) as exc:
         raise ReceiptKeyUnusableError(f"The file {path.name} in the data folder is no public key.") from exc
-
-
-def _write_new(path: Path, content: bytes, *, mode: int) -> None:
-    """Write a file that is not there yet, whole or not at all; where another process was first, its file stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as written:
-            written.write(content)
-            written.flush()
-            # Receipts are given away at once; a power cut must not take back the key that they can be checked with.
-            os.fsync(written.fileno())
-        os.link(draft, path)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

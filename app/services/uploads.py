@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from app.db import models
 from app.errors import AppError, ContentError
+from app.files.atomic import sync_path
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
@@ -75,7 +76,7 @@ class StoredFile:
         place.parent.mkdir(parents=True, exist_ok=True)
         self.path.replace(place)
         os.utime(place)
-        _sync_folder(place.parent)
+        sync_path(place.parent)
         return place
 
     def discard(self) -> None:
@@ -370,14 +371,6 @@ def _open_incoming(data_dir: Path) -> BinaryIO:
 
 def _list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _format_bytes(n_bytes: int) -> str:
