@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from sqlalchemy.orm import Session
 from app.db import models
 from app.evaluator.resampled_settings import Stops
 from app.evaluator.scoring import SCORER_VERSION
+from app.files.atomic import replaced_file
 from app.services.frontiers import EVALUATOR_VERSION
 
 Result = TypeVar("Result")
@@ -108,13 +107,6 @@ def _read(path: Path, parse: Callable[[Any], Result]) -> Result | None:
 
 
 def _write(path: Path, save: Callable[[Any], None]) -> None:
-    """Write a file under a temporary name and rename it: it appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".tmp-", delete=False) as stream:
-        try:
-            save(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-            Path(stream.name).replace(path)
-        finally:
-            Path(stream.name).unlink(missing_ok=True)
+    with replaced_file(path) as temporary, temporary.open("wb") as stream:
+        save(stream)
