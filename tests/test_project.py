@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import socket
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -172,3 +174,28 @@ def ask_until_it_answers(url: str, server: subprocess.Popen[str]) -> httpx.Respo
         except httpx.ConnectError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.worker"])
+def test_what_an_image_copies_is_in_the_repository(name: str) -> None:
+    lines = (REPOSITORY / name).read_text().splitlines()
+    copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
+    assert {"app", "worker", "migrations", "static", "pyproject.toml"} <= set(copied)
+    assert [word for word in copied if not (REPOSITORY / word).exists()] == []
+
+
+def test_the_services_are_built_from_files_that_exist_and_run_commands_that_exist() -> None:
+    services = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"]
+    built = {name: service["build"] for name, service in services.items() if "build" in service}
+    files = {name: build["dockerfile"] if isinstance(build, dict) else "Dockerfile" for name, build in built.items()}
+    assert files == {"board": "Dockerfile", "scorer": "Dockerfile", "prober": "Dockerfile.worker"}
+    assert services["prober"]["profiles"] == ["gpu"]
+    commands = [services["scorer"]["command"]]
+    for name in sorted(set(files.values())):
+        last = (REPOSITORY / name).read_text().strip().splitlines()[-1]
+        commands.append(yaml.safe_load(last.removeprefix("CMD ")))
+    for command in commands:
+        words = list(itertools.takewhile(lambda word: not word.startswith("-"), command[1:]))
+        program = [sys.executable, "-c", "from app.cli import main; main()", *words, "--help"]
+        asked = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+        assert asked.returncode == 0, asked.stderr
