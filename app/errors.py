@@ -70,6 +70,18 @@ class StateError(AppError):
     title = "Not possible in this state"
 
 
+class TooManyRequestsError(AppError):
+    """The caller has to wait; the answer says for how many seconds."""
+
+    status = 429
+    code = "too_many_requests"
+    title = "Too many requests"
+
+    def __init__(self, detail: str, *, retry_after_seconds: int) -> None:
+        super().__init__(detail)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class UnreachableError(AppError):
     """The server or the database could not be reached."""
 

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
-from app.errors import AppError, Problem, UnreachableError
+from app.errors import AppError, Problem, TooManyRequestsError, UnreachableError
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +72,8 @@ def add_error_handlers(app: FastAPI, respond: Any) -> None:
         if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(exc, AppError):
             logger.error("%s %s failed", request.method, request.url.path, exc_info=exc)
         response: Response = respond(request, error)
+        if isinstance(error, TooManyRequestsError):
+            response.headers["Retry-After"] = str(error.retry_after_seconds)
         if error.code == "internal_error":
             # The web server closes the connection after an exception; clients should not send their next request there.
             response.headers["Connection"] = "close"

@@ -15,7 +15,7 @@ from app.db import models
 from app.errors import AppError, ContentError, NotFoundError, StateError
 from app.evaluator.strategies import Strategy
 from app.files.snapshot import UnknownSplitError
-from app.services import jobs
+from app.services import allowance, jobs
 from app.services.accounts import Identity
 from app.services.paging import parse_moment, read_cursor, write_cursor
 from app.services.snapshots import SnapshotNotFrozenError, get_snapshot, labels_hidden, list_splits
@@ -189,15 +189,19 @@ def accept_submission(
     description: str | None,
     upload: StoredFile,
     filename: str,
+    now: datetime | None = None,
 ) -> Accepted:
     """Take in an uploaded action file: a row, its first event and its scoring job appear together or not at all.
 
     The same bytes by the same team for the same snapshot, split and strategy are the submission that exists; where that
-    one failed on our side, it is tried again.
+    one failed on our side, it is tried again. Raises where the team's allowance is spent.
     """
+    now = now or _now()
     snapshot = get_snapshot(session, snapshot_name)
     check_target(session, snapshot, split=split)
     method = _ensure_method(session, account, name=method_name.strip(), description=description)
+    target = {"snapshot_id": snapshot.id, "split": split, "strategy": strategy.value, "actions_sha256": upload.sha256}
+    allowance.charge_new(session, account, snapshot, target=target, now=now)
     upload.keep()
     fields = {
         "id": models.new_submission_id(),
@@ -210,7 +214,8 @@ def accept_submission(
         "actions_sha256": upload.sha256,
         "actions_bytes": upload.size,
         "filename": filename,
-        "deadline": _now() + QUEUE_DEADLINE,
+        "deadline": now + QUEUE_DEADLINE,
+        "charged_at": now,
     }
     added = insert(models.Submission).values(**fields).on_conflict_do_nothing(constraint="uq_submissions_same_bytes")
     submission_id = session.scalar(added.returning(models.Submission.id))
@@ -385,6 +390,7 @@ def _accept_again(session: Session, fields: dict[str, Any], *, actor: str) -> Ac
 
 
 def _requeue_failed(session: Session, submission: models.Submission, *, actor: str, reason: str) -> None:
+    allowance.charge_again(session, submission, now=_now())
     submission.attempts = 0
     submission.failure_reason = None
     submission.deadline = _now() + QUEUE_DEADLINE

@@ -17,6 +17,7 @@ REMEDIES = {
     409: "Load the page again to see the present state.",
     413: "Send a smaller file: Parquet takes a small part of what CSV takes.",
     422: "Change what is listed and send it again.",
+    429: "Wait until then; nothing was stored.",
     503: "Wait a moment and load the page again.",
 }
 DEFAULT_REMEDY = "Load the page again. If it stays, the server’s log has the details."

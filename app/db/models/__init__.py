@@ -16,6 +16,7 @@ from app.db.models.probe_runs import (
     QuestionSet,
     QuestionSetItem,
 )
+from app.db.models.release import AllowanceLimit, HeldBoard
 from app.db.models.snapshots import (
     SNAPSHOT_STATES,
     BoardFrontier,
@@ -49,6 +50,7 @@ __all__ = [
     "STRATEGY_NAMES",
     "SUBMISSION_STATES",
     "Account",
+    "AllowanceLimit",
     "ApiToken",
     "Base",
     "BoardFrontier",
@@ -56,6 +58,7 @@ __all__ = [
     "BoardRank",
     "BoardScore",
     "CellFrontier",
+    "HeldBoard",
     "Method",
     "ModelProfile",
     "ProbeItem",

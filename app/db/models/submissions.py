@@ -181,6 +181,8 @@ class Submission(Base):
     deadline: Mapped[datetime | None]
     progress: Mapped[float | None] = mapped_column(REAL)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    # When it was accepted, or tried again after a failure of ours: from then on it counts towards the allowance.
+    charged_at: Mapped[datetime] = mapped_column(server_default=func.now())
     scored_at: Mapped[datetime | None]
     published_at: Mapped[datetime | None]
 
