@@ -71,7 +71,7 @@ def check_actions(form: FormDep, session: SessionDep, config: ConfigDep) -> Vali
     status_code=202,
     summary="Submit an action file",
     openapi_extra=multipart(SubmissionForm),
-    responses=errors(400, 401, 403, 404, 409, 413, 422, also=EXISTING),
+    responses=errors(400, 401, 403, 404, 409, 413, 422, 429, also=EXISTING),
 )
 def create_submission(form: FormDep, account: AccountDep, session: SessionDep, response: Response) -> SubmissionOut:
     """Store an action file and put its scoring on the queue; `Location` says where to look for what becomes of it.
@@ -167,7 +167,7 @@ def withdraw_submission(
     return _show(session, submissions.withdraw_submission(session, submission_id, account=account, reason=reason))
 
 
-@router.post("/submissions/{submission_id}/retry", summary="Try again", responses=errors(401, 403, 404, 409))
+@router.post("/submissions/{submission_id}/retry", summary="Try again", responses=errors(401, 403, 404, 409, 429))
 def retry_submission(submission_id: str, account: AccountDep, session: SessionDep) -> SubmissionOut:
     """Put a submission that failed on the server's side back on the queue."""
     return _show(session, submissions.retry_submission(session, submission_id, account=account))
