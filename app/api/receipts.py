@@ -69,7 +69,7 @@ class ReceiptKeyPageOut(BaseModel):
     "/submissions/{submission_id}/receipt",
     summary="Get the score as a signed receipt",
     response_model=SignedReceiptOut,
-    responses=errors(401, 403, 404, 409, 500, also=NOT_MODIFIED),
+    responses=errors(401, 403, 404, 409, 410, 500, also=NOT_MODIFIED),
 )
 def get_receipt(
     submission_id: str, reader: ReaderDep, session: SessionDep, config: ConfigDep, request: Request

@@ -30,6 +30,10 @@ EXAMPLE_SUBMISSION: dict[str, JsonValue] = {
     "actions_bytes": 48213,
     "state": "scored",
     "is_current": False,
+    "is_baseline": False,
+    "is_verified": False,
+    "flag_reason": None,
+    "flagged_at": None,
     "is_mine": True,
     "problems": [],
     "warnings": [],
@@ -51,6 +55,9 @@ EXAMPLE_ROW: dict[str, JsonValue] = {
     "method": "length-cap",
     "team": "local",
     "is_control": False,
+    "is_baseline": False,
+    "is_verified": False,
+    "flag_reason": None,
     "strategy": "fixed_budget",
     "n_settings": 20,
     "realised_potential": 0.3127,
@@ -325,7 +332,11 @@ class SubmissionOut(Answer):
     actions_sha256: Sha256
     actions_bytes: int
     state: SubmissionState
-    is_current: bool
+    is_current: bool = Field(description="Whether its team chose it to stand for the method on the boards.")
+    is_baseline: bool = Field(description="Whether an organiser marked its method as a baseline.")
+    is_verified: bool = Field(description="Whether an organiser verified it.")
+    flag_reason: str | None = Field(description="What an organiser says is wrong with it, else null.")
+    flagged_at: datetime | None
     is_mine: bool
     problems: list[ProblemOut] = Field(description="Why the file was rejected: at most 100 examples, exact totals.")
     warnings: list[ProblemOut] = Field(description="What is odd about the file without being wrong.")
@@ -403,11 +414,14 @@ class BoardRowOut(Answer):
         "zero; by point estimate where the board's ranks are provisional. Null with `rank_reason`."
     )
     last_rank: int | None = Field(description="Methods that share a rank take up the places from `rank` to this one.")
-    rank_reason: str | None = Field(description="`control`, `too_few_questions` or `no_potential`.")
+    rank_reason: str | None = Field(description="`control`, `flagged`, `too_few_questions` or `no_potential`.")
     submission_id: str
     method: str
     team: str
     is_control: bool
+    is_baseline: bool = Field(description="Marked by an organiser; ranked like any other method.")
+    is_verified: bool = Field(description="Verified by an organiser.")
+    flag_reason: str | None = Field(description="What an organiser says is wrong with it: it takes no rank.")
     strategy: Strategy
     n_settings: int
     realised_potential: float | None

@@ -13,7 +13,7 @@ from app.api.forms import read_form
 from app.api.frozen import find_unchanged, frozen, make_etag
 from app.api.schemas import EventOut, EventPageOut, ScoreOut, SubmissionOut, SubmissionPageOut, ValidationOut
 from app.evaluator.strategies import Strategy
-from app.services import scoring, submissions
+from app.services import publishing, scoring, submissions
 from app.services.submissions import SubmissionDetails
 from app.web.security import AccountDep, ConfigDep, FormDep, ReaderDep, SessionDep
 
@@ -115,12 +115,12 @@ def get_submission(submission_id: str, reader: ReaderDep, session: SessionDep) -
     "/submissions/{submission_id}/actions",
     summary="Download the action file",
     response_class=FileResponse,
-    responses=errors(401, 403, 404, also={200: {"content": {"application/octet-stream": {}}}, **NOT_MODIFIED}),
+    responses=errors(401, 403, 404, 410, also={200: {"content": {"application/octet-stream": {}}}, **NOT_MODIFIED}),
 )
 def download_actions(
     submission_id: str, reader: ReaderDep, session: SessionDep, config: ConfigDep, request: Request
 ) -> Response:
-    """Send the file as it was uploaded: to its team, and to everyone once it is published."""
+    """Send the file as it was uploaded: to its team, and to everyone while it is published."""
     actions = scoring.get_actions_file(session, submission_id, account=reader, data_dir=config.data_dir)
     etag = f'"{actions.sha256}"'
     headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
@@ -133,7 +133,7 @@ def download_actions(
     "/submissions/{submission_id}/score",
     summary="Get the score document",
     response_model=ScoreOut,
-    responses=errors(401, 404, 409, also=NOT_MODIFIED),
+    responses=errors(401, 404, 409, 410, also=NOT_MODIFIED),
 )
 def get_score(submission_id: str, reader: ReaderDep, session: SessionDep, request: Request) -> Response:
     """Return the score document: what `otboard score` prints for the same file. Its intervals follow a while later."""
@@ -153,6 +153,12 @@ def list_events(submission_id: str, reader: ReaderDep, session: SessionDep) -> E
 def publish_submission(submission_id: str, account: AccountDep, session: SessionDep) -> SubmissionOut:
     """Show a scored submission on the board; doing it again changes nothing."""
     return _show(session, submissions.publish_submission(session, submission_id, account=account))
+
+
+@router.post("/submissions/{submission_id}/make-current", summary="Make current", responses=errors(401, 403, 404, 409))
+def make_current(submission_id: str, account: AccountDep, session: SessionDep) -> SubmissionOut:
+    """Let a published submission stand for its method on the boards, in the place of its latest published one."""
+    return _show(session, publishing.make_current(session, submission_id, account=account))
 
 
 @router.post("/submissions/{submission_id}/withdraw", summary="Withdraw", responses=errors(401, 403, 404, 409, 422))

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, select
@@ -39,10 +39,11 @@ class UnknownBoardError(NotFoundError):
 class BoardRow:
     """One method on a board: its current published submission, else its latest published one.
 
-    `rank` is None with a `rank_reason`: `control` (the oracle, the constants, random settings), `too_few_questions`
-    (every cell of the board has fewer than 20), `no_potential` (realised potential is undefined there). Methods that
-    share a rank take up the places from `rank` to `last_rank`. The ends of the 95 % interval are None until there is
-    one, and where there is none.
+    `rank` is None with a `rank_reason`: `control` (the oracle, the constants, random settings), `flagged` (an organiser
+    says in `flag_reason` what is wrong), `too_few_questions` (every cell of the board has fewer than 20),
+    `no_potential` (realised potential is undefined there). Methods that share a rank take up the places from `rank` to
+    `last_rank`. The ends of the 95 % interval are None until there is one, and where there is none. A baseline is
+    ranked like any other method.
     """
 
     rank: int | None
@@ -52,6 +53,9 @@ class BoardRow:
     method: str
     team: str
     is_control: bool
+    is_baseline: bool
+    is_verified: bool
+    flag_reason: str | None
     strategy: Strategy
     n_settings: int
     realised_potential: float | None
@@ -157,10 +161,10 @@ def list_board_curves(session: Session, leaderboard: Leaderboard) -> dict[str, S
 def assign_ranks(rows: Sequence[BoardRow], *, most_questions: int) -> tuple[BoardRow, ...]:
     """Give each row a provisional rank: 1 + the number of ranked methods with a strictly larger realised potential.
 
-    Equal figures share a rank. Controls and rows without a realised potential have none, and none has one on a board
-    whose largest cell has fewer than 20 questions. `rows` come best first.
+    Equal figures share a rank. Controls, flagged rows and those without a realised potential have none, and none has
+    one on a board whose largest cell has fewer than 20 questions. `rows` come best first.
     """
-    reasons = [_find_rank_reason(row, most_questions=most_questions) for row in rows]
+    reasons = [find_rank_reason(row, most_questions=most_questions) for row in rows]
     potentials = [row.realised_potential for row, reason in zip(rows, reasons, strict=True) if reason is None]
     ranked: list[BoardRow] = []
     for row, reason in zip(rows, reasons, strict=True):
@@ -230,6 +234,9 @@ CSV_COLUMNS = (
     "method",
     "team",
     "is_control",
+    "is_baseline",
+    "is_verified",
+    "flag_reason",
     "n_settings",
     "realised_potential",
     "realised_potential_low",
@@ -278,9 +285,23 @@ def format_csv(leaderboard: Leaderboard) -> str:
     return written.getvalue()
 
 
-def _find_rank_reason(row: BoardRow, *, most_questions: int) -> str | None:
+class Standing(Protocol):
+    """What decides whether a row takes a rank at all: a row of the board, or of the ranking query."""
+
+    @property
+    def is_control(self) -> bool: ...
+    @property
+    def flag_reason(self) -> str | None: ...
+    @property
+    def realised_potential(self) -> float | None: ...
+
+
+def find_rank_reason(row: Standing, *, most_questions: int) -> str | None:
+    """Return why a row takes no rank on a board whose largest cell has so many questions, or None where it does."""
     if row.is_control:
         return "control"
+    if row.flag_reason is not None:
+        return "flagged"
     if most_questions < MIN_RANKED_QUESTIONS:
         return "too_few_questions"
     return "no_potential" if row.realised_potential is None else None
@@ -310,10 +331,13 @@ def select_standing(
             board.id.label("board_score_id"),
             submission.id.label("submission_id"),
             submission.actions_sha256,
+            submission.is_verified,
+            submission.flag_reason,
             submission.published_at,
             submission.created_at.label("submitted_at"),
             models.Method.name.label("method"),
             (models.Method.is_control | models.Team.is_control).label("is_control"),
+            models.Method.is_baseline,
             models.Team.name.label("team"),
             score.scorer_version,
             interval.id.label("interval_id"),

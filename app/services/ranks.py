@@ -17,7 +17,7 @@ from app.db import models
 from app.evaluator.ranks import compare_pairs
 from app.evaluator.strategies import Strategy
 from app.services import jobs
-from app.services.leaderboard import MIN_RANKED_QUESTIONS, find_most_questions, select_standing
+from app.services.leaderboard import find_most_questions, find_rank_reason, select_standing
 from app.services.question_counts import count_questions
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ COLUMNS = (
     "model",
     "benchmark",
     "is_control",
+    "flag_reason",
     "realised_potential",
     "interval_id",
     "rank",
@@ -78,7 +79,7 @@ def _list_standing(
     query = select_standing(snapshot_id, split=split, strategy=strategy, columns=COLUMNS)
     for row in session.execute(query):
         questions = find_most_questions(counts, split=split, benchmark=row.benchmark)
-        if row.is_control or row.realised_potential is None or questions < MIN_RANKED_QUESTIONS:
+        if find_rank_reason(row, most_questions=questions) is not None:
             continue
         standing = _Standing(row.board_score_id, row.interval_id, row.n_ranked)
         boards[row.model, row.benchmark].append(standing)

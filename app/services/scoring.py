@@ -21,7 +21,7 @@ from app.files.actions import ActionFile, read_actions
 from app.files.documents import score_document
 from app.services import bootstrap, intervals, jobs, snapshots, submissions
 from app.services.accounts import Identity
-from app.services.submissions import SYSTEM, SubmissionState
+from app.services.submissions import SYSTEM, SubmissionDetails, SubmissionState
 from app.services.uploads import StoredFile, upload_path
 
 logger = logging.getLogger(__name__)
@@ -44,6 +44,14 @@ class ActionsGoneError(NotFoundError):
 
     code = "actions_gone"
     title = "The action file is missing"
+
+
+class WithdrawnError(AppError):
+    """Figures or file of a submission that its team withdrew; only its tombstone is left for others."""
+
+    status = 410
+    code = "withdrawn"
+    title = "The submission was withdrawn"
 
 
 class ActionsChangedError(StateError):
@@ -199,8 +207,8 @@ def check_upload(
 
 
 def get_score(session: Session, submission_id: str, *, account: Identity | None) -> StoredScore:
-    """Return the score document of a submission that the reader may see."""
-    details = submissions.get_submission(session, submission_id, account=account)
+    """Return the score document of a submission that the reader may see; of a withdrawn one to its team only."""
+    details = _get_open(session, submission_id, account=account)
     query = select(models.Score.id, models.Score.document, models.Score.scorer_version).where(
         models.Score.submission_id == details.id, models.Score.scorer_version == SCORER_VERSION
     )
@@ -216,8 +224,8 @@ def get_score(session: Session, submission_id: str, *, account: Identity | None)
 def get_actions_file(
     session: Session, submission_id: str, *, account: Identity | None, data_dir: Path
 ) -> ActionsDownload:
-    """Return the uploaded file: to its team, and to everyone once published on a split that is not hidden."""
-    details = submissions.get_submission(session, submission_id, account=account)
+    """Return the uploaded file: to its team, and to everyone while published on a split that is not hidden."""
+    details = _get_open(session, submission_id, account=account)
     snapshot = snapshots.get_snapshot(session, details.snapshot)
     if not details.is_mine and snapshots.labels_hidden(snapshot, details.split):
         raise WithheldActionsError("Action files of others are not shown on a split whose labels are hidden.")
@@ -225,6 +233,14 @@ def get_actions_file(
     if not path.is_file():
         raise ActionsGoneError(f"The action file of submission {details.id} is not on this server.")
     return ActionsDownload(path, details.filename, details.actions_sha256)
+
+
+def _get_open(session: Session, submission_id: str, *, account: Identity | None) -> SubmissionDetails:
+    """Return a submission whose figures and file the reader may see."""
+    details = submissions.get_submission(session, submission_id, account=account)
+    if details.state == SubmissionState.WITHDRAWN and not details.is_mine:
+        raise WithdrawnError(f"Submission {details.id} was withdrawn by its team; its figures are no longer shown.")
+    return details
 
 
 def _begin(sessions: Sessions, submission_id: str, *, config: Config, actor: str) -> _Attempt | None:

@@ -138,6 +138,10 @@ class SubmissionDetails:
     actions_bytes: int
     state: SubmissionState
     is_current: bool
+    is_baseline: bool
+    is_verified: bool
+    flag_reason: str | None
+    flagged_at: datetime | None
     is_mine: bool
     problems: tuple[dict[str, Any], ...]
     warnings: tuple[dict[str, Any], ...]
@@ -254,6 +258,20 @@ def transition(
     session.flush()
 
 
+def note_event(session: Session, submission: models.Submission, *, actor: str, reason: str) -> None:
+    """Write an event that changes no state, such as a mark, so that the submission's page tells of it."""
+    session.add(
+        models.SubmissionEvent(
+            submission_id=submission.id,
+            from_state=submission.state,
+            to_state=submission.state,
+            actor=actor,
+            reason=reason,
+        )
+    )
+    session.flush()
+
+
 def find_locked(session: Session, submission_id: str) -> models.Submission | None:
     """Return the submission, locked until the transaction ends and read afresh, or None."""
     query = (
@@ -267,7 +285,7 @@ def find_locked(session: Session, submission_id: str) -> models.Submission | Non
 
 def publish_submission(session: Session, submission_id: str, *, account: Identity) -> SubmissionDetails:
     """Show a scored submission on the board; publishing a published one changes nothing."""
-    submission = _lock_own(session, submission_id, account=account)
+    submission = lock_own(session, submission_id, account=account)
     if submission.state != SubmissionState.PUBLISHED:
         submission.published_at = _now()
         transition(session, submission, SubmissionState.PUBLISHED, actor=account.name)
@@ -279,7 +297,7 @@ def withdraw_submission(
     session: Session, submission_id: str, *, account: Identity, reason: str | None = None
 ) -> SubmissionDetails:
     """Take a submission off the board for good; it stays as a tombstone. Doing it again changes nothing."""
-    submission = _lock_own(session, submission_id, account=account)
+    submission = lock_own(session, submission_id, account=account)
     if submission.state != SubmissionState.WITHDRAWN:
         was_ranked = submission.state == SubmissionState.PUBLISHED
         submission.is_current = False
@@ -291,13 +309,13 @@ def withdraw_submission(
 
 def retry_submission(session: Session, submission_id: str, *, account: Identity) -> SubmissionDetails:
     """Put a submission that failed on our side back into the queue with all its attempts."""
-    submission = _lock_own(session, submission_id, account=account)
+    submission = lock_own(session, submission_id, account=account)
     _requeue_failed(session, submission, actor=account.name, reason="tried again by its team")
     return get_submission(session, submission_id, account=account)
 
 
 def get_submission(session: Session, submission_id: str, *, account: Identity | None) -> SubmissionDetails:
-    """Return a submission: to its team always, to others once it is published."""
+    """Return a submission: to its team always, to others once it is published, and then also when it was withdrawn."""
     found = session.execute(_details_query().where(models.Submission.id == submission_id)).mappings().one_or_none()
     if found is None or not _may_see(found, account):
         raise UnknownSubmissionError(f"There is no submission {submission_id!r}, or it is not published.")
@@ -338,6 +356,12 @@ def list_events(session: Session, submission_id: str, *, account: Identity | Non
         )
         for found in session.scalars(query)
     )
+
+
+def was_shown(submission: models.Submission) -> bool:
+    """Whether everyone may know of a submission: it is published, or it was and left a tombstone."""
+    is_tombstone = submission.state == SubmissionState.WITHDRAWN and submission.published_at is not None
+    return submission.state == SubmissionState.PUBLISHED or is_tombstone
 
 
 def worker_alive(session: Session) -> bool:
@@ -398,10 +422,10 @@ def _requeue_failed(session: Session, submission: models.Submission, *, actor: s
     jobs.defer_scoring(session, submission.id)
 
 
-def _lock_own(session: Session, submission_id: str, *, account: Identity) -> models.Submission:
+def lock_own(session: Session, submission_id: str, *, account: Identity) -> models.Submission:
     """Lock a submission of the account's team; one that others may see is theirs to read and not to change."""
     submission = find_locked(session, submission_id)
-    if submission is None or (submission.team_id != account.team_id and submission.state != SubmissionState.PUBLISHED):
+    if submission is None or (submission.team_id != account.team_id and not was_shown(submission)):
         raise UnknownSubmissionError(f"There is no submission {submission_id!r}, or it is not published.")
     if submission.team_id != account.team_id:
         raise ForbiddenError(f"Submission {submission_id} belongs to another team.")
@@ -420,6 +444,7 @@ def _details_query() -> Select[Any]:
             method.name.label("method"),
             method.description,
             (method.is_control | team.is_control).label("is_control"),
+            method.is_baseline,
             team.name.label("team"),
             snapshot.name.label("snapshot"),
             func.coalesce(snapshot.manifest["full_sha256"].as_string(), snapshot.sha256).label("snapshot_sha256"),
@@ -436,7 +461,7 @@ def _details_query() -> Select[Any]:
 def _may_see(found: Any, account: Identity | None) -> bool:
     submission: models.Submission = found["Submission"]
     mine = account is not None and submission.team_id == account.team_id
-    return mine or submission.state == SubmissionState.PUBLISHED
+    return mine or was_shown(submission)
 
 
 def _read_details(found: Any, account: Identity | None) -> SubmissionDetails:

@@ -24,6 +24,7 @@ BYTES_PER_UNIT = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 RANK_REASONS = {
     "control": "A control has no rank: it shows what a method has to beat.",
+    "flagged": "No rank: an organiser flagged this entry.",
     "too_few_questions": "No rank: every cell of this board has fewer than 20 questions.",
     "no_potential": "No rank: the oracle does not exceed the uninformed reference on this board.",
 }

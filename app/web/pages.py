@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse
 
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
-from app.services import scoring, submissions
+from app.services import publishing, scoring, submissions
 from app.services.demo_progress import find_demo_progress
 from app.services.methods import get_methods
 from app.services.snapshot_summaries import list_summaries
@@ -110,6 +110,13 @@ def show_submission(
 def publish(submission_id: str, account: AccountDep, session: SessionDep) -> Response:
     """Publish a scored submission."""
     submissions.publish_submission(session, submission_id, account=account)
+    return RedirectResponse(f"/submissions/{submission_id}", status_code=303)
+
+
+@router.post("/submissions/{submission_id}/make-current")
+def make_current(submission_id: str, account: AccountDep, session: SessionDep) -> Response:
+    """Let a published submission stand for its method."""
+    publishing.make_current(session, submission_id, account=account)
     return RedirectResponse(f"/submissions/{submission_id}", status_code=303)
 
 

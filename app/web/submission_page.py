@@ -106,7 +106,8 @@ def load_submission_page(
     """Return a submission that the reader may see, with its score where there is one."""
     submission = get_submission(session, submission_id, account=reader)
     is_alive = submission.state.is_waiting and worker_alive(session)
-    has_score = submission.state in SCORED_STATES and submission.scored_at is not None
+    is_tombstone = submission.state == SubmissionState.WITHDRAWN and not submission.is_mine
+    has_score = submission.state in SCORED_STATES and submission.scored_at is not None and not is_tombstone
     query = {"snapshot": submission.snapshot, "split": submission.split, "strategy": submission.strategy.value}
     return SubmissionPage(
         submission=submission,

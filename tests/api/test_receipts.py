@@ -92,7 +92,7 @@ def test_who_gets_a_receipt(board: Any, make_caps: Caps) -> None:
     board.me.post(f"/api/v1/submissions/{submission_id}/withdraw")
     assert board.me.get(path).status_code == 200
     for client in (board.reader, board.stranger):
-        check_problem(client.get(path), 404, "unknown_submission")
+        check_problem(client.get(path), 410, "withdrawn")
     check_problem(board.me.get("/api/v1/submissions/AAAAAAAAAAAA/receipt"), 404, "unknown_submission")
 
 

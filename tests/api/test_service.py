@@ -139,6 +139,7 @@ def test_openapi_describes_what_there_is(board: Any) -> None:
         ("/api/v1/submissions/{submission_id}/score", "get"),
         ("/api/v1/submissions/{submission_id}/events", "get"),
         ("/api/v1/submissions/{submission_id}/publish", "post"),
+        ("/api/v1/submissions/{submission_id}/make-current", "post"),
         ("/api/v1/submissions/{submission_id}/withdraw", "post"),
         ("/api/v1/leaderboard", "get"),
         ("/api/v1/methods/{name}", "get"),

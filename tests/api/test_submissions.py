@@ -53,7 +53,19 @@ def test_a_submission_from_upload_to_publication(board: Any, make_caps: Caps) ->
     gone = board.me.post(f"{address}/withdraw", json={"reason": "wrong checkpoint"})
     assert gone.json()["state"] == "withdrawn"
     assert board.me.get(f"{address}/events").json()["items"][-1]["reason"] == "wrong checkpoint"
-    check_problem(board.reader.get(address), 404, "unknown_submission")
+    # What was published stays as a tombstone; its figures and its file are the team's again.
+    tombstone = board.reader.get(address).json()
+    assert (tombstone["state"], tombstone["is_current"]) == ("withdrawn", False)
+    assert board.reader.get(f"{address}/events").status_code == 200
+    for path in ("score", "actions", "receipt"):
+        check_problem(board.reader.get(f"{address}/{path}"), 410, "withdrawn")
+        assert board.me.get(f"{address}/{path}").status_code == 200
+
+
+def test_a_draft_that_is_withdrawn_leaves_nothing_to_others(board: Any, make_caps: Caps) -> None:
+    submission_id = board.submit(make_caps(200))
+    assert board.me.post(f"/api/v1/submissions/{submission_id}/withdraw").json()["state"] == "withdrawn"
+    check_problem(board.reader.get(f"/api/v1/submissions/{submission_id}"), 404, "unknown_submission")
 
 
 def test_the_same_bytes_again_are_the_same_submission(board: Any, make_caps: Caps) -> None:
@@ -129,6 +141,7 @@ def test_everything_of_mine_needs_a_token(board: Any, make_caps: Caps) -> None:
         ("POST", "submissions"),
         ("POST", "validations"),
         ("POST", f"submissions/{submission_id}/publish"),
+        ("POST", f"submissions/{submission_id}/make-current"),
         ("POST", f"submissions/{submission_id}/withdraw"),
         ("POST", f"submissions/{submission_id}/retry"),
         ("GET", "me"),
@@ -142,9 +155,9 @@ def test_everything_of_mine_needs_a_token(board: Any, make_caps: Caps) -> None:
 
 def test_what_is_another_team_s(board: Any, make_caps: Caps) -> None:
     submission_id = board.publish(make_caps(200))
-    for action in ("publish", "withdraw", "retry"):
+    for action in ("publish", "make-current", "withdraw", "retry"):
         check_problem(board.stranger.post(f"/api/v1/submissions/{submission_id}/{action}"), 403, "forbidden")
-    for action in ("publish", "withdraw", "retry"):
+    for action in ("publish", "make-current", "withdraw", "retry"):
         check_problem(board.me.post(f"/api/v1/submissions/nothing/{action}"), 404, "unknown_submission")
 
 
@@ -152,8 +165,21 @@ def test_states_that_do_not_allow_it(board: Any, make_caps: Caps) -> None:
     submission_id = board.submit(make_caps(200))
     address = f"/api/v1/submissions/{submission_id}"
     check_problem(board.me.post(f"{address}/publish"), 409, "wrong_state")
+    check_problem(board.me.post(f"{address}/make-current"), 409, "wrong_state")
     check_problem(board.me.post(f"{address}/retry"), 409, "wrong_state")
     check_problem(board.me.post(f"{address}/withdraw", json={"reason": 5}), 422, "invalid_request")
+
+
+def test_choices_at_the_same_time_leave_one_current(board: Any, make_caps: Caps) -> None:
+    ids = [board.publish(make_caps(cap)) for cap in (100, 200, 300)]
+    with ThreadPoolExecutor(6) as pool:
+        paths = [f"/api/v1/submissions/{submission_id}/make-current" for submission_id in ids * 4]
+        answers = list(pool.map(board.me.post, paths))
+    assert {answer.status_code for answer in answers} == {200}
+    shown = [board.me.get(f"/api/v1/submissions/{submission_id}").json()["is_current"] for submission_id in ids]
+    assert shown.count(True) == 1
+    (row,) = board.reader.get("/api/v1/leaderboard?snapshot=small&split=test&strategy=fixed_budget").json()["rows"]
+    assert row["submission_id"] == ids[shown.index(True)]
 
 
 def test_a_failed_submission_can_be_tried_again(board: Any, make_caps: Caps) -> None:

@@ -351,7 +351,18 @@ def test_a_submission_by_form_is_scored_published_and_withdrawn(site: Any) -> No
     assert _post(site, f"{address}/publish").status_code == 303
     board = site.get("/?snapshot=small&split=test&strategy=fixed_budget").text
     assert f'href="{address}">caps</a>' in board
+    assert "Let it stand for the method" in site.get(address, cookies=_cookies(site)).text
+    assert "Let it stand for the method" not in site.get(address).text
+    assert _post(site, f"{address}/make-current").status_code == 303
+    chosen = site.get(address, cookies=_cookies(site)).text
+    assert "It stands for the method on the board" in chosen
+    assert "Let it stand for the method" not in chosen
     assert _post(site, f"{address}/withdraw").status_code == 303
+    tombstone = site.get(address)
+    assert tombstone.status_code == 200
+    assert "Its team took this submission off the board for good" in tombstone.text
+    assert 'class="figures"' not in tombstone.text
+    assert 'class="figures"' in site.get(address, cookies=_cookies(site)).text
     assert f'href="{address}">caps</a>' not in site.get("/?snapshot=small&split=test&strategy=fixed_budget").text
     assert "Withdrawn" in site.get("/submissions", cookies=_cookies(site)).text
 

@@ -117,6 +117,8 @@ class Method(Base):
     name: Mapped[str]
     description: Mapped[str | None]
     is_control: Mapped[bool] = mapped_column(server_default=text("false"))
+    # Marked by an organiser: shown as a baseline, and ranked like any other method, unlike a control.
+    is_baseline: Mapped[bool] = mapped_column(server_default=text("false"))
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
     team: Mapped[Team] = relationship(lazy="raise")
@@ -145,6 +147,8 @@ class Submission(Base):
         Index("ix_submissions_board", "snapshot_id", "split", "strategy", "state"),
         Index("ix_submissions_method_id", "method_id"),
         Index("ix_submissions_account_id", "account_id"),
+        # Identical uploads of several teams are found by it.
+        Index("ix_submissions_actions_sha256", "actions_sha256"),
         Index("ix_submissions_deadline", "deadline", postgresql_where=text("deadline IS NOT NULL")),
         CheckConstraint("id ~ '^[A-Za-z0-9_-]{12}$'", name="id"),
         is_split_or_all(),
@@ -159,6 +163,8 @@ class Submission(Base):
         CheckConstraint("state <> 'published' OR published_at IS NOT NULL", name="published_at"),
         CheckConstraint("state NOT IN ('scored', 'published') OR scored_at IS NOT NULL", name="scored_at"),
         CheckConstraint("state <> 'failed' OR failure_reason IS NOT NULL", name="failure_reason"),
+        CheckConstraint("flag_reason <> ''", name="flag_reason"),
+        CheckConstraint("(flag_reason IS NULL) = (flagged_at IS NULL)", name="flagged_at"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True, default=new_submission_id)
@@ -173,6 +179,9 @@ class Submission(Base):
     filename: Mapped[str]
     state: Mapped[str] = mapped_column(server_default="received")
     is_current: Mapped[bool] = mapped_column(server_default=text("false"))
+    is_verified: Mapped[bool] = mapped_column(server_default=text("false"))
+    flag_reason: Mapped[str | None]
+    flagged_at: Mapped[datetime | None]
     problems: Mapped[list[dict[str, Any]]] = mapped_column(server_default=text("'[]'::jsonb"))
     warnings: Mapped[list[dict[str, Any]]] = mapped_column(server_default=text("'[]'::jsonb"))
     failure_reason: Mapped[str | None]
