@@ -62,6 +62,14 @@ class NotFoundError(AppError):
     title = "Not found"
 
 
+class ForbiddenError(AppError):
+    """The caller is known and may not do this."""
+
+    status = 403
+    code = "forbidden"
+    title = "Not allowed"
+
+
 class StateError(AppError):
     """The thing exists but is in a state that does not allow this."""
 

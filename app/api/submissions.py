@@ -14,6 +14,7 @@ from app.api.frozen import find_unchanged, frozen, make_etag
 from app.api.schemas import EventOut, EventPageOut, ScoreOut, SubmissionOut, SubmissionPageOut, ValidationOut
 from app.evaluator.strategies import Strategy
 from app.services import publishing, scoring, submissions
+from app.services.accounts import MAX_TEAM_NAME, act_for_team
 from app.services.submissions import SubmissionDetails
 from app.web.security import AccountDep, ConfigDep, FormDep, ReaderDep, SessionDep
 
@@ -37,6 +38,7 @@ class SubmissionForm(ValidationForm):
 
     method: str = Field(min_length=1, max_length=submissions.MAX_METHOD_NAME)
     description: str | None = Field(default=None, max_length=submissions.MAX_DESCRIPTION)
+    team: str | None = Field(default=None, max_length=MAX_TEAM_NAME)
 
 
 class WithdrawalBody(BaseModel):
@@ -82,7 +84,7 @@ def create_submission(form: FormDep, account: AccountDep, session: SessionDep, r
     target = read_form(form, SubmissionForm)
     accepted = submissions.accept_submission(
         session,
-        account=account,
+        account=act_for_team(session, account, target.team),
         snapshot_name=target.snapshot,
         split=target.split,
         strategy=target.strategy,
@@ -96,11 +98,11 @@ def create_submission(form: FormDep, account: AccountDep, session: SessionDep, r
     return _show(session, submissions.get_submission(session, accepted.submission_id, account=account))
 
 
-@router.get("/submissions", summary="List my team's submissions", responses=errors(401, 422))
+@router.get("/submissions", summary="List my teams' submissions", responses=errors(401, 422))
 def list_submissions(
     account: AccountDep, session: SessionDep, limit: LIMIT = 50, cursor: CURSOR = None
 ) -> SubmissionPageOut:
-    """List the submissions of the caller's team, newest first."""
+    """List the submissions of the caller's teams, newest first."""
     page = submissions.list_submissions(session, account=account, limit=limit, cursor=cursor)
     return SubmissionPageOut.model_validate(page)
 

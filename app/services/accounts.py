@@ -1,11 +1,13 @@
-"""Who acts: for now one built-in local account, known by its bearer token."""
+"""Who acts: accounts with a role and teams, known by a bearer token or a signed-in browser."""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 
 from sqlalchemy import func, select, update
@@ -13,26 +15,66 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.db import models
+from app.errors import ForbiddenError
 from app.files.atomic import write_once
 
 LOCAL_ACCOUNT = "local"
 LOCAL_TEAM = "local"
 CONTROL_TEAM = "controls"
+# Longer than any name that can be taken, so that a field for one never refuses an old one.
+MAX_TEAM_NAME = 200
 TOKEN_PREFIX = "otb_"
 TOKEN_FILE = "local-token"
 # Writing the time of every use would make each request a write.
 USE_RECORDED_EVERY = timedelta(minutes=10)
 
 
+class Role(StrEnum):
+    """What an account may do on this server: an operator all that an organiser may, and that all that a member may."""
+
+    MEMBER = "member"
+    ORGANISER = "organiser"
+    OPERATOR = "operator"
+
+
+class Scope(StrEnum):
+    """What a token may be used for; a signed-in browser may do all that its account may."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    ORGANISE = "organise"
+    OPERATE = "operate"
+
+
+ALL_SCOPES = frozenset(Scope)
+
+
 @dataclass(frozen=True)
 class Identity:
-    """An account as the rest of the program needs it; `is_control` marks the team of the published controls."""
+    """An account as the rest of the program needs it.
+
+    `team_id` and `team` are the team it acts for: its own unless another one of `team_ids`, the teams it is a member
+    of, was chosen by `act_for_team`. `is_control` marks the team of the published controls.
+    """
 
     id: int
     name: str
     team_id: int
     team: str
     is_control: bool
+    role: Role = Role.MEMBER
+    team_ids: frozenset[int] = frozenset()
+    scopes: frozenset[Scope] = ALL_SCOPES
+
+    @property
+    def is_organiser(self) -> bool:
+        """Whether it may do what an organiser may."""
+        return self.role in (Role.ORGANISER, Role.OPERATOR)
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether it may do what an operator may."""
+        return self.role is Role.OPERATOR
 
 
 def ensure_local_account(session: Session, data_dir: Path) -> str:
@@ -41,7 +83,7 @@ def ensure_local_account(session: Session, data_dir: Path) -> str:
     The token lies in the data folder, readable by its owner only; the database knows its hash. A token file that was
     removed is replaced by a new token, and the old one stops working.
     """
-    account = ensure_account(session, name=LOCAL_ACCOUNT, team=LOCAL_TEAM, is_control=False)
+    account = ensure_account(session, name=LOCAL_ACCOUNT, team=LOCAL_TEAM, is_control=False, role=Role.OPERATOR)
     path = data_dir / TOKEN_FILE
     token = _read_or_create(path)
     digest = hash_token(token)
@@ -52,39 +94,93 @@ def ensure_local_account(session: Session, data_dir: Path) -> str:
         .where(models.ApiToken.expires_at.is_(None))
         .values(expires_at=func.now())
     )
-    added = insert(models.ApiToken).values(account_id=account.id, name=TOKEN_FILE, token_sha256=digest)
+    added = insert(models.ApiToken).values(
+        account_id=account.id, name=TOKEN_FILE, token_sha256=digest, scopes=sorted(ALL_SCOPES)
+    )
     session.execute(added.on_conflict_do_update(index_elements=["token_sha256"], set_={"expires_at": None}))
     return token
 
 
-def ensure_account(session: Session, *, name: str, team: str, is_control: bool) -> Identity:
-    """Return the account of this name in this team; either is made where it is missing."""
-    add_team = insert(models.Team).values(name=team, is_control=is_control)
+def ensure_account(session: Session, *, name: str, team: str, is_control: bool, role: Role = Role.MEMBER) -> Identity:
+    """Return the account of this name in this team; either is made where it is missing, the account with this role."""
+    kind = "shared" if is_control else "personal"
+    add_team = insert(models.Team).values(name=team, is_control=is_control, kind=kind)
     session.execute(add_team.on_conflict_do_nothing(index_elements=["name"]))
-    team_row = session.scalars(select(models.Team).where(models.Team.name == team)).one()
-    add_account = insert(models.Account).values(name=name, team_id=team_row.id)
+    team_id = session.scalars(select(models.Team.id).where(models.Team.name == team)).one()
+    add_account = insert(models.Account).values(name=name, team_id=team_id, role=role.value)
     session.execute(add_account.on_conflict_do_nothing(index_elements=["name"]))
-    account = session.scalars(select(models.Account).where(models.Account.name == name)).one()
-    return Identity(account.id, account.name, team_row.id, team_row.name, team_row.is_control)
+    account_id = session.scalars(select(models.Account.id).where(models.Account.name == name)).one()
+    add_member = insert(models.TeamMember).values(team_id=team_id, account_id=account_id, role="owner")
+    session.execute(add_member.on_conflict_do_nothing())
+    found = find_identity(session, account_id)
+    assert found is not None
+    return found
 
 
-def find_account_by_token(session: Session, token: str) -> Identity | None:
-    """Return whose token this is, or None where nobody's or expired; the time of its use is noted now and then."""
-    api_token, account, team = models.ApiToken, models.Account, models.Team
+def find_identity(session: Session, account_id: int, *, scopes: Iterable[str] = ALL_SCOPES) -> Identity | None:
+    """Return an account as the one who acts, or None where it was deleted."""
+    account, team, member = models.Account, models.Team, models.TeamMember
+    team_ids = select(func.array_agg(member.team_id)).where(member.account_id == account.id).scalar_subquery()
     query = (
-        select(api_token, account.id, account.name, team.id, team.name, team.is_control)
-        .join(account, account.id == api_token.account_id)
+        select(account.id, account.name, team.id, team.name, team.is_control, account.role, team_ids)
         .join(team, team.id == account.team_id)
-        .where(api_token.token_sha256 == hash_token(token))
-        .where((api_token.expires_at.is_(None)) | (api_token.expires_at > func.now()))
+        .where(account.id == account_id, account.deleted_at.is_(None))
     )
     found = session.execute(query).one_or_none()
     if found is None:
         return None
-    used, now = found[0], datetime.now(UTC)
+    account_id, name, team_id, team_name, is_control, role, teams = found
+    return Identity(
+        account_id,
+        name,
+        team_id,
+        team_name,
+        is_control,
+        Role(role),
+        frozenset(teams or ()),
+        frozenset(map(Scope, scopes)),
+    )
+
+
+def act_for_team(session: Session, account: Identity, name: str | None) -> Identity:
+    """Return the account acting for the team of this name, or for its own where none is named.
+
+    Raises
+    ------
+    ForbiddenError : it is no member of such a team. Whether there is one is not told.
+    """
+    if name is None or name == account.team:
+        return account
+    team = models.Team
+    query = select(team.id, team.name, team.is_control).where(team.name == name, team.id.in_(account.team_ids))
+    found = session.execute(query).one_or_none()
+    if found is None:
+        raise ForbiddenError(f"You are no member of a team {name!r}.")
+    return replace(account, team_id=found.id, team=found.name, is_control=found.is_control)
+
+
+def list_team_names(session: Session, account: Identity) -> tuple[str, ...]:
+    """Return the teams that the account may act for, its own first."""
+    team = models.Team
+    query = select(team.name).where(team.id.in_(account.team_ids)).order_by(team.id != account.team_id, team.name)
+    return tuple(session.scalars(query))
+
+
+def find_account_by_token(session: Session, token: str) -> Identity | None:
+    """Return whose token this is, or None where nobody's or expired; the time of its use is noted now and then."""
+    api_token = models.ApiToken
+    query = (
+        select(api_token)
+        .where(api_token.token_sha256 == hash_token(token))
+        .where((api_token.expires_at.is_(None)) | (api_token.expires_at > func.now()))
+    )
+    used = session.scalars(query).one_or_none()
+    if used is None:
+        return None
+    now = datetime.now(UTC)
     if used.last_used_at is None or now - used.last_used_at > USE_RECORDED_EVERY:
         used.last_used_at = now
-    return Identity(*found[1:])
+    return find_identity(session, used.account_id, scopes=used.scopes)
 
 
 def hash_token(token: str) -> str:

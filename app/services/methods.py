@@ -36,7 +36,7 @@ def get_methods(session: Session, name: str, *, account: Identity | None) -> tup
     """Return the methods of this name, by team: one's own always, those of others once something is published."""
     method, team, submission = models.Method, models.Team, models.Submission
     published = exists().where(submission.method_id == method.id, submission.state == SubmissionState.PUBLISHED.value)
-    visible = published if account is None else published | (method.team_id == account.team_id)
+    visible = published if account is None else published | method.team_id.in_(account.team_ids)
     query = (
         select(method, team)
         .join(team, team.id == method.team_id)

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.errors import AppError, ContentError, NotFoundError, Problem, StateError
+from app.errors import AppError, ContentError, ForbiddenError, NotFoundError, Problem, StateError
 from app.evaluator.scoring import SCORER_VERSION, Score, score_actions
 from app.evaluator.strategies import Strategy
 from app.files.actions import ActionFile, read_actions
@@ -61,7 +61,7 @@ class ActionsChangedError(StateError):
     title = "The action file was changed"
 
 
-class WithheldActionsError(submissions.ForbiddenError):
+class WithheldActionsError(ForbiddenError):
     """Someone else's action file on a split whose labels are hidden."""
 
     code = "labels_hidden"

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.errors import AppError, ContentError, NotFoundError, StateError
+from app.errors import ContentError, ForbiddenError, NotFoundError, StateError
 from app.evaluator.strategies import Strategy
 from app.files.snapshot import UnknownSplitError
 from app.services import allowance, jobs
@@ -91,14 +91,6 @@ class UnknownSubmissionError(NotFoundError):
 
     code = "unknown_submission"
     title = "No such submission"
-
-
-class ForbiddenError(AppError):
-    """The caller is known and may not do this."""
-
-    status = 403
-    code = "forbidden"
-    title = "Not allowed"
 
 
 class HiddenLabelsError(ForbiddenError):
@@ -325,8 +317,8 @@ def get_submission(session: Session, submission_id: str, *, account: Identity | 
 def list_submissions(
     session: Session, *, account: Identity, limit: int = 50, cursor: str | None = None
 ) -> SubmissionPage:
-    """Return the team's submissions, newest first."""
-    query = _details_query().where(models.Submission.team_id == account.team_id)
+    """Return the submissions of the account's teams, newest first."""
+    query = _details_query().where(models.Submission.team_id.in_(account.team_ids))
     return _list_page(session, query, account=account, limit=limit, cursor=cursor)
 
 
@@ -336,7 +328,7 @@ def list_method_submissions(
     """Return the submissions of the methods of this name that the reader may see, newest first."""
     visible = models.Submission.state == SubmissionState.PUBLISHED
     if account is not None:
-        visible = or_(visible, models.Submission.team_id == account.team_id)
+        visible = or_(visible, models.Submission.team_id.in_(account.team_ids))
     query = _details_query().where(models.Method.name == method, visible)
     return _list_page(session, query, account=account, limit=limit, cursor=cursor)
 
@@ -423,11 +415,12 @@ def _requeue_failed(session: Session, submission: models.Submission, *, actor: s
 
 
 def lock_own(session: Session, submission_id: str, *, account: Identity) -> models.Submission:
-    """Lock a submission of the account's team; one that others may see is theirs to read and not to change."""
+    """Lock a submission of one of the account's teams; one that others may see is theirs to read and not to change."""
     submission = find_locked(session, submission_id)
-    if submission is None or (submission.team_id != account.team_id and not was_shown(submission)):
+    is_mine = submission is not None and submission.team_id in account.team_ids
+    if submission is None or not (is_mine or was_shown(submission)):
         raise UnknownSubmissionError(f"There is no submission {submission_id!r}, or it is not published.")
-    if submission.team_id != account.team_id:
+    if not is_mine:
         raise ForbiddenError(f"Submission {submission_id} belongs to another team.")
     return submission
 
@@ -460,7 +453,7 @@ def _details_query() -> Select[Any]:
 
 def _may_see(found: Any, account: Identity | None) -> bool:
     submission: models.Submission = found["Submission"]
-    mine = account is not None and submission.team_id == account.team_id
+    mine = account is not None and submission.team_id in account.team_ids
     return mine or was_shown(submission)
 
 
@@ -469,7 +462,7 @@ def _read_details(found: Any, account: Identity | None) -> SubmissionDetails:
     converted: dict[str, Any] = {
         "strategy": Strategy(submission.strategy),
         "state": SubmissionState(submission.state),
-        "is_mine": account is not None and submission.team_id == account.team_id,
+        "is_mine": account is not None and submission.team_id in account.team_ids,
         "problems": tuple(submission.problems),
         "warnings": tuple(submission.warnings),
     }

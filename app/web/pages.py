@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
 from app.services import publishing, scoring, submissions
+from app.services.accounts import act_for_team
 from app.services.demo_progress import find_demo_progress
 from app.services.methods import get_methods
 from app.services.snapshot_summaries import list_summaries
@@ -145,7 +146,9 @@ def show_submit(
     strategy: Strategy = Strategy.DYNAMIC_EARLY_EXIT,
 ) -> Response:
     """Show the form that takes an action file."""
-    page = load_submit_page(session, config=config, snapshot=snapshot or None, split=split, strategy=strategy)
+    page = load_submit_page(
+        session, config=config, reader=reader, snapshot=snapshot or None, split=split, strategy=strategy
+    )
     return render_page(request, "submit.html", reader=reader, page=page)
 
 
@@ -155,7 +158,7 @@ def submit(form: FormDep, account: AccountDep, session: SessionDep) -> Response:
     fields = read_submit_fields(form)
     accepted = submissions.accept_submission(
         session,
-        account=account,
+        account=act_for_team(session, account, fields.team),
         snapshot_name=fields.snapshot,
         split=fields.split,
         strategy=fields.strategy,

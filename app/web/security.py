@@ -11,11 +11,12 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy.orm import Session, sessionmaker
 from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from app.config import Config
-from app.errors import AppError
-from app.services.accounts import Identity, find_account_by_token
+from app.errors import AppError, ForbiddenError
+from app.services.accounts import Identity, Scope, find_account_by_token
 from app.services.uploads import ReceivedForm, receive_form
 
 SESSION_COOKIE = "otboard_session"
@@ -51,6 +52,13 @@ class NotSignedInError(AppError):
     title = "Sign in first"
 
 
+class MissingScopeError(ForbiddenError):
+    """The token may be used for other things than this."""
+
+    code = "missing_scope"
+    title = "The token's scopes do not allow this"
+
+
 class CrossSiteError(AppError):
     """A change asked for with a cookie from another site's page."""
 
@@ -75,7 +83,7 @@ def get_session(request: Request) -> Iterator[Session]:
         yield session
 
 
-def current_account(
+def identify(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)] = None
 ) -> Identity | None:
     """Return who asks: by the bearer token, else by the cookie of a signed-in browser, else nobody.
@@ -97,8 +105,43 @@ def current_account(
     return account
 
 
+def current_account(request: Request, account: Annotated[Identity | None, Depends(identify)]) -> Identity | None:
+    """Return who asks, or None where nobody does; a token must be for reading, or to submit where anything changes."""
+    if account is not None:
+        require_scope(account, Scope.READ if request.method in SAFE_METHODS else Scope.SUBMIT)
+    return account
+
+
 def require_account(account: Annotated[Identity | None, Depends(current_account)]) -> Identity:
     """Return who asks, or refuse."""
+    return _require_somebody(account)
+
+
+def require_organiser(account: Annotated[Identity | None, Depends(identify)]) -> Identity:
+    """Return who asks if that is an organiser or operator, with a token to organise, or refuse."""
+    organiser = _require_somebody(account)
+    if not organiser.is_organiser:
+        raise ForbiddenError("Only organisers and operators may do this.")
+    require_scope(organiser, Scope.ORGANISE)
+    return organiser
+
+
+def require_operator(account: Annotated[Identity | None, Depends(identify)]) -> Identity:
+    """Return who asks if that is an operator, with a token to operate, or refuse."""
+    operator = _require_somebody(account)
+    if not operator.is_operator:
+        raise ForbiddenError("Only operators may do this.")
+    require_scope(operator, Scope.OPERATE)
+    return operator
+
+
+def require_scope(account: Identity, scope: Scope) -> None:
+    """Refuse a token that is not for this."""
+    if scope not in account.scopes:
+        raise MissingScopeError(f"This needs a token with the scope `{scope}`.")
+
+
+def _require_somebody(account: Identity | None) -> Identity:
     if account is None:
         raise NotSignedInError("This needs an account: send `Authorization: Bearer otb_…`, or sign in on the page.")
     return account
@@ -126,8 +169,8 @@ ConfigDep = Annotated[Config, Depends(get_config)]
 SessionDep = Annotated[Session, Depends(get_session, scope="function")]
 ReaderDep = Annotated[Identity | None, Depends(current_account)]
 AccountDep = Annotated[Identity, Depends(require_account)]
-# Who may measure models and look on: everybody with an account, until accounts have roles.
-OperatorDep = AccountDep
+OrganiserDep = Annotated[Identity, Depends(require_organiser)]
+OperatorDep = Annotated[Identity, Depends(require_operator)]
 
 
 async def receive_upload(request: Request, config: ConfigDep, account: AccountDep) -> AsyncIterator[ReceivedForm]:
@@ -156,7 +199,7 @@ class SecurityHeaders:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Pass the request on and complete the headers of its response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)

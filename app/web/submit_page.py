@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from app.config import Config
 from app.evaluator.measurements import ALL_SPLITS, SPLITS
 from app.evaluator.strategies import Strategy
+from app.services.accounts import MAX_TEAM_NAME, Identity, list_team_names
 from app.services.snapshots import list_snapshots
 from app.services.submissions import MAX_DESCRIPTION, MAX_METHOD_NAME
 from app.services.uploads import ReceivedForm
@@ -22,6 +23,7 @@ from app.web.formatting import split_title
 class SubmitPage:
     """What the form offers, and what is chosen in it at first."""
 
+    teams: tuple[str, ...]
     snapshots: tuple[tuple[str, str], ...]
     splits: tuple[tuple[str, str], ...]
     strategies: tuple[Strategy, ...]
@@ -48,16 +50,24 @@ class SubmitFields(CheckFields):
 
     method: str = Field(min_length=1, max_length=MAX_METHOD_NAME)
     description: str | None = Field(default=None, max_length=MAX_DESCRIPTION)
+    team: str | None = Field(default=None, max_length=MAX_TEAM_NAME)
 
 
 def load_submit_page(
-    session: Session, *, config: Config, snapshot: str | None, split: str, strategy: Strategy
+    session: Session,
+    *,
+    config: Config,
+    reader: Identity | None,
+    snapshot: str | None,
+    split: str,
+    strategy: Strategy,
 ) -> SubmitPage:
     """Return the form with these choices; the newest frozen snapshot where none is chosen."""
     frozen = [found for found in list_snapshots(session) if found.is_frozen]
     chosen = snapshot or (frozen[0].name if frozen else None)
     target = {"snapshot": chosen or "", "split": split, "strategy": strategy.value}
     return SubmitPage(
+        teams=list_team_names(session, reader) if reader else (),
         snapshots=tuple((found.name, found.title) for found in frozen),
         splits=tuple((name, split_title(name).capitalize()) for name in (*SPLITS, ALL_SPLITS)),
         strategies=tuple(Strategy),

@@ -12,13 +12,13 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
 from app.db import models
+from app.errors import ForbiddenError
 from app.files.snapshot import Snapshot, UnknownSplitError
 from app.services import snapshots, submissions
 from app.services.accounts import Identity
 from app.services.snapshots import SnapshotNotFrozenError, UnknownSnapshotError
 from app.services.submissions import (
     TRANSITIONS,
-    ForbiddenError,
     HiddenLabelsError,
     InvalidSubmissionError,
     SubmissionState,

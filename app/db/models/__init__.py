@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+from app.db.models.accounts import (
+    LINK_PURPOSES,
+    ROLES,
+    SCOPES,
+    TEAM_KINDS,
+    TEAM_ROLES,
+    Account,
+    AccountIdentity,
+    ApiToken,
+    AuditEvent,
+    OneTimeLink,
+    SignIn,
+    SignInAttempt,
+    Team,
+    TeamMember,
+)
 from app.db.models.declarative import SLUG_PATTERN, SPLIT_NAMES, STRATEGY_NAMES, Base
 from app.db.models.intervals import BoardInterval, BoardRank, SplitReplicates
 from app.db.models.probe_runs import (
@@ -30,28 +46,32 @@ from app.db.models.snapshots import (
 )
 from app.db.models.submissions import (
     SUBMISSION_STATES,
-    Account,
-    ApiToken,
     BoardScore,
     Method,
     Score,
     Submission,
     SubmissionEvent,
-    Team,
     new_submission_id,
 )
 
 __all__ = [
+    "LINK_PURPOSES",
     "PROBE_ITEM_STATES",
     "PROBE_RUN_STATES",
+    "ROLES",
+    "SCOPES",
     "SLUG_PATTERN",
     "SNAPSHOT_STATES",
     "SPLIT_NAMES",
     "STRATEGY_NAMES",
     "SUBMISSION_STATES",
+    "TEAM_KINDS",
+    "TEAM_ROLES",
     "Account",
+    "AccountIdentity",
     "AllowanceLimit",
     "ApiToken",
+    "AuditEvent",
     "Base",
     "BoardFrontier",
     "BoardInterval",
@@ -61,6 +81,7 @@ __all__ = [
     "HeldBoard",
     "Method",
     "ModelProfile",
+    "OneTimeLink",
     "ProbeItem",
     "ProbeRun",
     "ProbeRunEvent",
@@ -70,6 +91,8 @@ __all__ = [
     "QuestionSet",
     "QuestionSetItem",
     "Score",
+    "SignIn",
+    "SignInAttempt",
     "Snapshot",
     "SnapshotBenchmark",
     "SnapshotFigure",
@@ -78,6 +101,7 @@ __all__ = [
     "Submission",
     "SubmissionEvent",
     "Team",
+    "TeamMember",
     "Trajectory",
     "new_submission_id",
 ]

@@ -1,4 +1,4 @@
-"""Teams, accounts, methods, submissions and their scores."""
+"""Methods, submissions and their scores."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSON, REAL
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
+from app.db.models.accounts import Account, Team
 from app.db.models.declarative import (
     Base,
     is_fraction,
@@ -49,57 +50,6 @@ SUBMISSION_ID_CHARACTERS = string.ascii_letters + string.digits
 def new_submission_id() -> str:
     """Return twelve random letters and digits (71 bits): safe in a URL, and never taken for a command-line option."""
     return "".join(secrets.choice(SUBMISSION_ID_CHARACTERS) for _ in range(12))
-
-
-class Team(Base):
-    """A team; the one with `is_control` owns the published controls."""
-
-    __tablename__ = "teams"
-    __table_args__ = (UniqueConstraint("name"), CheckConstraint("name <> ''", name="name"))
-
-    id: Mapped[int] = primary_key()
-    name: Mapped[str]
-    is_control: Mapped[bool] = mapped_column(server_default=text("false"))
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
-
-
-class Account(Base):
-    """Someone who may act, as a member of one team."""
-
-    __tablename__ = "accounts"
-    __table_args__ = (
-        UniqueConstraint("name"),
-        CheckConstraint("name <> ''", name="name"),
-        Index(None, "team_id"),
-    )
-
-    id: Mapped[int] = primary_key()
-    name: Mapped[str]
-    team_id: Mapped[int] = reference("teams.id")
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
-
-    team: Mapped[Team] = relationship(lazy="raise")
-
-
-class ApiToken(Base):
-    """A bearer token, known here only by its hash."""
-
-    __tablename__ = "api_tokens"
-    __table_args__ = (
-        UniqueConstraint("token_sha256"),
-        is_sha256("token_sha256"),
-        Index(None, "account_id"),
-    )
-
-    id: Mapped[int] = primary_key()
-    account_id: Mapped[int] = reference("accounts.id", on_delete="CASCADE")
-    name: Mapped[str]
-    token_sha256: Mapped[str]
-    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
-    last_used_at: Mapped[datetime | None]
-    expires_at: Mapped[datetime | None]
-
-    account: Mapped[Account] = relationship(lazy="raise")
 
 
 class Method(Base):
