@@ -29,8 +29,10 @@ from app.errors import AppError, UnreachableError
 from app.log import configure_logging
 from app.processes import Child, Supervisor
 from app.services.accounts import ensure_local_account
+from app.services.efficiency_results import store_shipped_sets
 from app.services.uploads import sweep_incoming
 from app.web.console_pages import router as console
+from app.web.efficiency_page import router as efficiency
 from app.web.errors import error_page
 from app.web.pages import router as pages
 from app.web.security import SecurityHeaders
@@ -85,6 +87,7 @@ def create_app(config: Config) -> FastAPI:
     app.include_router(sign_in)
     app.include_router(pages)
     app.include_router(console)
+    app.include_router(efficiency)
     add_error_handlers(app, _respond_to_error)
     return app
 
@@ -116,11 +119,12 @@ def serve(config: Config, *, host: str = "127.0.0.1", port: int = 8000, demo: bo
 
 
 def _prepare_database(config: Config) -> str:
-    """Migrate, make sure of the local account, and return its token."""
+    """Migrate, store what is shipped, make sure of the local account, and return its token."""
     engine = make_engine(database_url(config))
     try:
         upgrade_database(engine)
         with session_factory(engine).begin() as session:
+            store_shipped_sets(session)
             return ensure_local_account(session, config.data_dir)
     finally:
         engine.dispose()

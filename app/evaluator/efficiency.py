@@ -177,6 +177,45 @@ def measure_efficiency(
     )
 
 
+def accuracy_at_e3(score: float, tokens: float, *, base_accuracy: float, base_tokens: float) -> float | None:
+    """Return the accuracy at which E3, with rho = -1 and w = A0, has a value at a given token count: its level line.
+
+    None where no accuracy reaches the value: E3 grows with accuracy up to T0 / ((1 - A0) T) at A = 1.
+
+    Parameters
+    ----------
+    score : the value of E3, finite and > 0.
+    tokens, base_tokens : T and T0, finite, T >= 0 and T0 > 0.
+    base_accuracy : A0, strictly between 0 and 1.
+
+    Returns
+    -------
+    A fraction in (0, 1], or None.
+
+    Raises
+    ------
+    ValueError : an argument outside its range.
+
+    Notes
+    -----
+    Seed 001, equation 2, solved for A: (1 - A) / A = (1 / E3 - (1 - A0) T / T0) (1 - A0) / A0^2.
+
+    Examples
+    --------
+    At half of the tokens 0.5 with E3 = 1 leaves (1 / 1 - 0.5 * 0.5) * 2 = 1.5 = (1 - A) / A, so A = 0.4.
+
+    >>> accuracy_at_e3(1.0, 50.0, base_accuracy=0.5, base_tokens=100.0)
+    0.4
+    """
+    _check_point(base_accuracy, tokens, base_accuracy=base_accuracy, base_tokens=base_tokens)
+    if not (math.isfinite(score) and score > 0.0):
+        raise ValueError(f"score must be finite and above 0, got {score}")
+    if base_accuracy in (0.0, 1.0) or base_tokens == 0.0:
+        raise ValueError("the baseline has no odds or no tokens")
+    left = 1.0 / score - (1.0 - base_accuracy) * tokens / base_tokens
+    return None if left < 0.0 else 1.0 / (1.0 + left * (1.0 - base_accuracy) / base_accuracy**2)
+
+
 def find_e3_reason(*, base_accuracy: float, base_tokens: float) -> str:
     """Return why E3 is None at some point with this baseline."""
     if base_accuracy in (0.0, 1.0):

@@ -26,16 +26,24 @@ END_LABEL = "end-label"
 
 
 def build_layout(
-    *, caption: Caption, key: str, low: float, high: float, annotations: Sequence[dict[str, Any]], is_log: bool
+    *,
+    caption: Caption,
+    key: str,
+    low: float,
+    high: float,
+    annotations: Sequence[dict[str, Any]],
+    is_log: bool,
+    x_title: str = "Share of full-thinking tokens (%)",
+    y_title: str = "Accuracy (%)",
 ) -> go.Layout:
-    """Return the layout of a figure whose y axis spans `low` to `high` percent.
+    """Return the layout of a figure whose y axis spans `low` to `high` percent, its x axis 0 to 100.
 
     `key` explains the markers; like the title it is part of the exported picture, and text beside the figure on a page.
     `meta` tells the page's script the dark page's colours, and the margin that an exported picture's title takes.
     """
     axis = {
         "title": {
-            "text": "Share of full-thinking tokens (%)",
+            "text": x_title,
             "standoff": 10,
             "font": {"size": 13, "color": MUTED.light},
         },
@@ -73,14 +81,14 @@ def build_layout(
         hoverlabel={"bgcolor": PAPER.light, "bordercolor": GRID.light, "font": {"color": INK.light}},
         xaxis=axis,
         yaxis={"range": [low, high], "gridcolor": GRID.light, "zeroline": False, "ticks": "", "fixedrange": True},
-        annotations=[_name_y_axis(), *annotations],
+        annotations=[_name_y_axis(y_title), *annotations],
         meta={"dark": list_dark_replacements(), "export_top": TOP + 52 + 18 * len(subtitle)},
     )
 
 
-def _name_y_axis() -> dict[str, Any]:
+def _name_y_axis(title: str) -> dict[str, Any]:
     return {
-        "text": "Accuracy (%)",
+        "text": title,
         "xref": "paper",
         "yref": "paper",
         "x": 0,

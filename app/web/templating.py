@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from app.evaluator.scoring import SCORER_VERSION
 from app.plots.captions import SYNTHETIC_NOTICE
 from app.services.accounts import Identity
+from app.web.efficiency_words import EFFICIENCY_FILTERS
 from app.web.formatting import FILTERS
 from app.web.static import asset_path
 from app.web.vendor import PLOTLY_PATH
@@ -32,6 +33,7 @@ def make_environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(FILTERS)
+    environment.filters.update(EFFICIENCY_FILTERS)
     environment.globals.update(
         asset=asset_path,
         plotly_path=PLOTLY_PATH,

@@ -30,6 +30,7 @@ from app.files.snapshot import Snapshot, load_measurements
 from app.main import create_app
 from app.services import snapshots
 from app.services.accounts import ensure_account, ensure_local_account, hash_token
+from app.services.efficiency_results import store_shipped_sets
 from app.services.scoring import score_submission
 
 STRANGER_TOKEN = "otb_stranger"
@@ -94,6 +95,7 @@ def board_database(server_url: str, template_database: str, board_snapshot: Snap
     with session_factory(engine).begin() as session:
         snapshots.import_snapshot(session, board_snapshot)
         snapshots.freeze_snapshot(session, "small")
+        store_shipped_sets(session)
         stranger = ensure_account(session, name="bob", team="others", is_control=False)
         session.add(models.ApiToken(account_id=stranger.id, name="t", token_sha256=hash_token(STRANGER_TOKEN)))
     engine.dispose()

@@ -33,6 +33,7 @@ from app.main import create_app
 from app.services import snapshots
 from app.services.accounts import CONTROL_TEAM, Identity, ensure_account, ensure_local_account, find_account_by_token
 from app.services.bootstrap import begin_bootstrap, run_slice
+from app.services.efficiency_results import store_shipped_sets
 from app.services.intervals import resample_submission
 from app.services.ranks import rank_boards
 from app.services.scoring import score_submission
@@ -243,6 +244,7 @@ def _seed(
         token = ensure_local_account(session, config.data_dir)
         author = find_account_by_token(session, token)
         controls = ensure_account(session, name=CONTROL_TEAM, team=CONTROL_TEAM, is_control=True)
+        store_shipped_sets(session)
         snapshots.import_snapshot(session, make_snapshot("unfrozen", seed=9))
         snapshots.import_snapshot(session, hidden)
         snapshots.freeze_snapshot(session, "hidden")

@@ -25,6 +25,8 @@ PAGES = {
     "submission": "/submissions/{id}",
     "submit": "/submit",
     "about": "/about",
+    "efficiency": "/efficiency",
+    "efficiency-cell": "/efficiency?benchmark=GSM8K&backbone=Qwen2.5-7B-Instruct",
 }
 Open = Callable[..., Any]
 

@@ -19,6 +19,7 @@ from app.db.models.accounts import (
     TeamMember,
 )
 from app.db.models.declarative import SLUG_PATTERN, SPLIT_NAMES, STRATEGY_NAMES, Base
+from app.db.models.efficiency import PARADIGM_NAMES, EfficiencyResult, EfficiencySet
 from app.db.models.intervals import BoardInterval, BoardRank, SplitReplicates
 from app.db.models.probe_runs import (
     PROBE_ITEM_STATES,
@@ -56,6 +57,7 @@ from app.db.models.submissions import (
 
 __all__ = [
     "LINK_PURPOSES",
+    "PARADIGM_NAMES",
     "PROBE_ITEM_STATES",
     "PROBE_RUN_STATES",
     "ROLES",
@@ -78,6 +80,8 @@ __all__ = [
     "BoardRank",
     "BoardScore",
     "CellFrontier",
+    "EfficiencyResult",
+    "EfficiencySet",
     "HeldBoard",
     "Method",
     "ModelProfile",
