@@ -254,7 +254,7 @@ def frontier(
         from app.cli_bootstrap import find_intervals
         from app.files.interval_documents import add_frontier_intervals
 
-        intervals = find_intervals(measurements, bootstrap)
+        intervals = find_intervals(measurements, bootstrap, references)
         document = add_frontier_intervals(document, intervals, model=model, benchmark=benchmark)
     is_table = output_format is Format.TABLE
     if grid is None:
@@ -310,7 +310,7 @@ def score(
     if bootstrap:
         from app.cli_bootstrap import bootstrap_file
 
-        intervals = bootstrap_file(checked, references, n_replicates=bootstrap)
+        intervals = bootstrap_file(checked, scored, n_replicates=bootstrap)
     document = score_document(
         scored, actions_sha256=checked.file.sha256, warnings=checked.file.warnings, intervals=intervals
     )

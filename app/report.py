@@ -114,7 +114,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _find_intervals(resample: Resample, measurements: Measurements, progress: Progress) -> Document:
-    return snapshot_intervals_document(summarise_intervals(resample(measurements, progress)))
+    replicates = resample(measurements, _within(progress, 0, 0.98))
+    references = analyses.solve_references(measurements, _within(progress, 0.98, 0.02))
+    return snapshot_intervals_document(summarise_intervals(measurements, replicates, references))
 
 
 def _within(progress: Progress, start: float, share: float) -> Progress:

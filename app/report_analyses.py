@@ -58,11 +58,7 @@ def analyse_overthinking(measurements: Measurements) -> Document:
 
 def analyse_frontiers(measurements: Measurements, report: Report) -> Document:
     """Exact frontiers per cell, their mean curves over all and per model, and efficiency of what oracles reach."""
-    wanted = [(cell, strategy) for cell in measurements.cells for strategy in Strategy]
-    references = []
-    for done, (cell, strategy) in enumerate(wanted):
-        report(f"frontiers: {strategy} of {cell.model} on {cell.benchmark}", done / len(wanted))
-        references.append(CellReference(solve_frontier_fast(cell, strategy), build_uninformed(cell, strategy)))
+    references = solve_references(measurements, report)
     section = _drop_header(frontier_document(references, measurements))
     models = dict.fromkeys(cell.model for cell in measurements.cells)
     section["boards"] = [
@@ -72,6 +68,16 @@ def analyse_frontiers(measurements: Measurements, report: Report) -> Document:
     ]
     section["efficiency"] = _measure_oracles(references, section["macro"], measurements)
     return give_reasons(section, {"beta_match": NO_FULL_ACCURACY})
+
+
+def solve_references(measurements: Measurements, report: Report) -> list[CellReference]:
+    """Return the frontiers and uninformed references of all cells and strategies."""
+    wanted = [(cell, strategy) for cell in measurements.cells for strategy in Strategy]
+    references = []
+    for done, (cell, strategy) in enumerate(wanted):
+        report(f"frontiers: {strategy} of {cell.model} on {cell.benchmark}", done / len(wanted))
+        references.append(CellReference(solve_frontier_fast(cell, strategy), build_uninformed(cell, strategy)))
+    return references
 
 
 def analyse_direct_answers(measurements: Measurements) -> Document:

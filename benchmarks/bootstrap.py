@@ -20,16 +20,18 @@ from typing import Any
 import numpy as np
 
 from app.baselines import random
+from app.evaluator.centring import find_percentiles
 from app.evaluator.draws import draw_replicate, resample_cell
 from app.evaluator.fast_frontier import solve_frontiers_fast
 from app.evaluator.frontier import solve_frontier
-from app.evaluator.intervals import bootstrap_submission, find_interval
 from app.evaluator.measurements import Measurements
 from app.evaluator.operating_points import measure_operating_points
 from app.evaluator.ranks import compare_pairs
 from app.evaluator.reference import build_references
 from app.evaluator.replicate_frontiers import prepare_cell, resample_cells
+from app.evaluator.scoring import score_actions
 from app.evaluator.strategies import ActionTable, Strategy
+from app.evaluator.submission_intervals import bootstrap_submission
 from app.files.snapshot import load_measurements
 from app.files.synthetic import draw_snapshot
 from benchmarks.parts import list_parts
@@ -80,9 +82,10 @@ def time_submission(measurements: Measurements, *, n_settings: int, n_replicates
     table = random.build_actions(measurements, strategy, seed=SEED, n_settings=n_settings)
     prepared = [prepare_cell(cell) for cell in measurements.cells]
     replicates = resample_cells(prepared, range(n_replicates), seed=SEED)
-    bootstrap_submission(measurements, table, references, replicates, n_replicates=1)
+    score = score_actions(measurements, table, references)
+    bootstrap_submission(measurements, table, score, replicates, n_replicates=1)
     ours_seconds, result = measure(
-        lambda: bootstrap_submission(measurements, table, references, replicates, n_replicates=n_replicates)
+        lambda: bootstrap_submission(measurements, table, score, replicates, n_replicates=n_replicates)
     )
     textbook_seconds, accuracies = measure(lambda: [walk(measurements, table, number) for number in range(n_textbook)])
     if not np.allclose(accuracies, result.boards[0].values["max_accuracy"][:n_textbook], rtol=0, atol=1e-12):
@@ -115,7 +118,7 @@ def time_ranks(*, n_methods: int, n_textbook: int, n_replicates: int) -> Row:
     ours_seconds, ranks = measure(lambda: compare_pairs(values))
 
     def rank(mine: np.ndarray[Any, Any]) -> int:
-        intervals = [find_interval(theirs - mine) for theirs in values]
+        intervals = [find_percentiles(theirs - mine) for theirs in values]
         return 1 + sum(interval is not None and interval.low > 0 for interval in intervals)
 
     textbook_seconds, textbook = measure(lambda: [rank(mine) for mine in values[:n_textbook]])

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from app.evaluator.centring import MOST_UNDEFINED, PERCENTILES
 from app.evaluator.compiled import compiled
-from app.evaluator.intervals import MOST_UNDEFINED, PERCENTILES
 from app.evaluator.measurements import IntArray
 
 FloatArray = NDArray[np.float64]

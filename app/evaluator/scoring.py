@@ -27,6 +27,8 @@ SCORER_VERSION = "1"
 """Changes whenever the same file could get another figure; boards never mix versions."""
 
 BUDGETS_SHOWN = {"0.25": Fraction(1, 4), "0.5": Fraction(1, 2), "0.75": Fraction(3, 4)}
+BUDGET_NAMES = {"0.25": "accuracy_25", "0.5": "accuracy_50", "0.75": "accuracy_75"}
+"""Under which budget of `accuracy_at` a score has the figures that tables have in columns of their own."""
 
 NO_POTENTIAL = "no_potential"
 NEVER_REACHED = "full_thinking_accuracy_never_reached"

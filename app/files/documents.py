@@ -5,36 +5,28 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from app.errors import AppError, Problem
 from app.evaluator.certificates import Certificate
-from app.evaluator.curves import (
-    Curve,
-    find_beta_match,
-    find_beta_sat,
-    max_accuracy,
-    mean_accuracy_at_grid,
-    mean_area,
-)
+from app.evaluator.curves import mean_accuracy_at_grid
 from app.evaluator.efficiency import EfficiencyFigures
+from app.evaluator.frontier_figures import summarise_frontier
 from app.evaluator.measurements import ALL_SPLITS, SPLITS, Measurements
 from app.evaluator.overthinking import CellOverthinking, OverthinkingFigures, OverthinkingReport
 from app.evaluator.reference import CellReference
-from app.evaluator.scoring import SCORER_VERSION, BoardScore, Score, SettingScore
+from app.evaluator.scoring import BUDGET_NAMES, SCORER_VERSION, BoardScore, Score, SettingScore
 from app.evaluator.strategies import Strategy
 from app.files.actions import ActionFile
 from app.files.snapshot import Snapshot
 
 if TYPE_CHECKING:
     # Imports the compiler, which takes a while and which most commands can do without.
-    from app.evaluator.intervals import BoardIntervals, SubmissionIntervals
+    from app.evaluator.resampled_boards import BoardIntervals
+    from app.evaluator.submission_intervals import SubmissionIntervals
 
 Document = dict[str, Any]
 DEFAULT_GRID_INTERVALS = 100
-BUDGET_NAMES = {"0.25": "accuracy_25", "0.5": "accuracy_50", "0.75": "accuracy_75"}
-"""Under which budget of `accuracy_at` a document has the figures that tables have in columns of their own."""
 
 
 def dump_json(document: object) -> str:
@@ -296,21 +288,9 @@ def _macro_frontier(strategy: Strategy, references: Sequence[CellReference], *, 
 
 
 def _curve_figures(references: Sequence[CellReference], grid_intervals: int) -> Mapping[str, Any]:
-    curves: list[Curve] = [reference.frontier.curve for reference in references]
-    full_correct = [
-        Fraction(reference.frontier.full_correct, reference.frontier.total_probes) for reference in references
-    ]
-    full_accuracy = sum(full_correct, start=Fraction(0)) / len(full_correct)
-    beta_match = find_beta_match(curves, full_accuracy)
-    return {
-        "endpoint_accuracy": float(full_accuracy),
-        "beta_match": None if beta_match is None else float(beta_match),
-        "max_accuracy": float(max_accuracy(curves)),
-        "beta_sat": float(find_beta_sat(curves)),
-        "area": float(mean_area(curves)),
-        "uninformed_area": float(mean_area([reference.uninformed for reference in references])),
-        "accuracy": mean_accuracy_at_grid(curves, grid_intervals).tolist(),
-    }
+    curves = [reference.frontier.curve for reference in references]
+    accuracy = mean_accuracy_at_grid(curves, grid_intervals).tolist()
+    return {**asdict(summarise_frontier(references)), "accuracy": accuracy}
 
 
 def _setting(setting: SettingScore) -> Document:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.evaluator.intervals import BoardIntervals, FrontierIntervals, SnapshotBoard, SnapshotIntervals
+from app.evaluator.intervals import FrontierIntervals, SnapshotBoard, SnapshotIntervals
+from app.evaluator.resampled_boards import BoardIntervals
 
 Document = dict[str, Any]
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
+from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.draws import BOOTSTRAP_SEED
 from app.evaluator.measurements import Measurements
 from app.evaluator.replicate_frontiers import ReplicateFrontiers
@@ -73,10 +74,17 @@ def begin_bootstrap(session: Session, snapshot: models.Snapshot, *, split: str, 
 
 
 def begin_missing(session: Session, *, config: Config) -> None:
-    """Queue the bootstraps of all frozen snapshots that are neither finished nor on their way."""
+    """Queue the bootstraps of all frozen snapshots that are neither finished nor on their way.
+
+    Intervals that an earlier version made in another way are queued to be made anew, once the replicates are there.
+    """
     for snapshot in session.scalars(select(models.Snapshot).where(models.Snapshot.state == "frozen")):
         for split in list_splits(session, snapshot):
             begin_bootstrap(session, snapshot, split=split, config=config)
+    queued = jobs.list_queued_resampling(session)
+    for submission_id in _list_outdated(session):
+        if submission_id not in queued:
+            jobs.defer_resampling(session, submission_id)
 
 
 def forget_failures(session: Session) -> None:
@@ -202,7 +210,10 @@ def _list_without_intervals(session: Session, row: models.SplitReplicates) -> It
     """Yield the scored submissions of a split that lack intervals, those on the board first."""
     submission, score, board, interval = models.Submission, models.Score, models.BoardScore, models.BoardInterval
     has_intervals = (
-        select(interval.id).join(board, board.id == interval.board_score_id).where(board.score_id == score.id).exists()
+        select(interval.id)
+        .join(board, board.id == interval.board_score_id)
+        .where(board.score_id == score.id, interval.version == INTERVAL_VERSION)
+        .exists()
     )
     query = (
         select(submission.id)
@@ -214,6 +225,34 @@ def _list_without_intervals(session: Session, row: models.SplitReplicates) -> It
             score.scorer_version == SCORER_VERSION,
             ~has_intervals,
         )
+        .order_by((submission.state == "published").desc(), submission.scored_at)
+    )
+    yield from session.scalars(query).all()
+
+
+def _list_outdated(session: Session) -> Iterator[str]:
+    """Yield the submissions whose stored intervals were made in another way, those on the board first."""
+    submission, score, board, interval = models.Submission, models.Score, models.BoardScore, models.BoardInterval
+    outdated = (
+        select(score.submission_id)
+        .join(board, board.score_id == score.id)
+        .join(interval, interval.board_score_id == board.id)
+        .where(interval.version != INTERVAL_VERSION, score.scorer_version == SCORER_VERSION)
+    )
+    replicates = models.SplitReplicates
+    are_there = (
+        select(replicates.id)
+        .where(
+            replicates.snapshot_id == submission.snapshot_id,
+            replicates.split == submission.split,
+            replicates.evaluator_version == EVALUATOR_VERSION,
+            replicates.finished_at.is_not(None),
+        )
+        .exists()
+    )
+    query = (
+        select(submission.id)
+        .where(submission.id.in_(outdated), submission.state.in_(("scored", "published")), are_there)
         .order_by((submission.state == "published").desc(), submission.scored_at)
     )
     yield from session.scalars(query).all()

@@ -14,6 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db import models
+from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.resampled_settings import Stops
 from app.evaluator.scoring import SCORER_VERSION
 from app.files.atomic import replaced_file
@@ -77,7 +78,11 @@ def sweep_parts(session: Session, *, data_dir: Path) -> int:
         select(interval.id)
         .join(board, board.id == interval.board_score_id)
         .join(score, score.id == board.score_id)
-        .where(score.submission_id == submission.id, score.scorer_version == SCORER_VERSION)
+        .where(
+            score.submission_id == submission.id,
+            score.scorer_version == SCORER_VERSION,
+            interval.version == INTERVAL_VERSION,
+        )
         .exists()
     )
     wanted = select(submission.id).where(

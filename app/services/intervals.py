@@ -9,25 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import select
+from sqlalchemy import and_, delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.evaluator.intervals import (
-    BoardIntervals,
+from app.evaluator.centring import INTERVAL_VERSION
+from app.evaluator.measurements import Measurements
+from app.evaluator.replicate_frontiers import ReplicateFrontiers
+from app.evaluator.resampled_boards import BoardIntervals, BoardNames
+from app.evaluator.resampled_settings import Stops, find_stops
+from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.strategies import Strategy
+from app.evaluator.submission_intervals import (
+    RANKED_FIGURES,
     SubmissionIntervals,
     list_blocks,
     prepare_submission,
     resample_rows,
     summarise_submission,
 )
-from app.evaluator.measurements import Measurements
-from app.evaluator.replicate_frontiers import ReplicateFrontiers
-from app.evaluator.resampled_settings import Stops, find_stops
-from app.evaluator.scoring import SCORER_VERSION
-from app.evaluator.strategies import Strategy
 from app.files.actions import read_actions
 from app.files.documents import intervals_document
 from app.services import interval_parts, jobs
@@ -37,7 +39,6 @@ from app.services.measurements import load_measurements
 from app.services.uploads import upload_path
 
 Sessions = sessionmaker[Session]
-BoardNames = tuple[str | None, str | None]
 SLICE_SECONDS = 5.0
 """A slice ends after the block that passes this, and after any block while another job waits."""
 
@@ -49,7 +50,7 @@ class _Needs:
     submission: models.Submission
     measurements: Measurements
     replicates: ReplicateFrontiers
-    board_score_ids: dict[BoardNames, int]
+    boards: dict[BoardNames, models.BoardScore]
     folder: Path
 
 
@@ -69,11 +70,12 @@ def resample_submission(sessions: Sessions, submission_id: str, *, config: Confi
     if resampled is None:
         return
     rows = [
-        _describe(board, needs.board_score_ids[board.model, board.benchmark], resampled.n_replicates)
+        _describe(board, needs.boards[board.model, board.benchmark].id, resampled.n_replicates)
         for board in resampled.boards
         if intervals_document(board) is not None
     ]
     with sessions.begin() as session:
+        _remove_outdated(session, needs)
         if rows:
             added = insert(models.BoardInterval).values(rows)
             session.execute(added.on_conflict_do_nothing(index_elements=["board_score_id"]))
@@ -89,7 +91,7 @@ def fill_intervals(session: Session, document: dict[str, Any], *, score_id: int)
     query = (
         select(board.model, board.benchmark, interval.intervals)
         .join(interval, interval.board_score_id == board.id)
-        .where(board.score_id == score_id)
+        .where(board.score_id == score_id, interval.version == INTERVAL_VERSION)
     )
     found = {(model, benchmark): intervals for model, benchmark, intervals in session.execute(query)}
     summary: Sequence[dict[str, Any]] = [document["summary"]] if document.get("summary") else []
@@ -104,13 +106,13 @@ def _collect(session: Session, submission_id: str, *, config: Config) -> _Needs 
         return None
     board, score, interval = models.BoardScore, models.Score, models.BoardInterval
     query = (
-        select(board.id, board.model, board.benchmark, interval.id)
+        select(board, interval.id)
         .join(score, score.id == board.score_id)
-        .outerjoin(interval, interval.board_score_id == board.id)
+        .outerjoin(interval, and_(interval.board_score_id == board.id, interval.version == INTERVAL_VERSION))
         .where(score.submission_id == submission_id, score.scorer_version == SCORER_VERSION)
     )
     boards = session.execute(query).all()
-    if not boards or any(interval_id is not None for *_, interval_id in boards):
+    if not boards or any(interval_id is not None for _, interval_id in boards):
         return None
     snapshot = session.get_one(models.Snapshot, submission.snapshot_id)
     measurements = load_measurements(session, snapshot, data_dir=config.data_dir)
@@ -121,7 +123,7 @@ def _collect(session: Session, submission_id: str, *, config: Config) -> _Needs 
         submission=submission,
         measurements=measurements,
         replicates=replicates,
-        board_score_ids={(model, benchmark): key for key, model, benchmark, _ in boards},
+        boards={(board.model, board.benchmark): board for board, _ in boards},
         folder=interval_parts.parts_folder(config.data_dir, submission_id),
     )
 
@@ -149,7 +151,10 @@ def _resample(sessions: Sessions, needs: _Needs, *, config: Config) -> Submissio
             if len(blocks) > 1:
                 interval_parts.save_part(needs.folder, rows, values)
         parts.append(values)
-    return summarise_submission(prepared, needs.replicates, np.concatenate(parts, axis=2))
+    estimates = {
+        names: {name: getattr(board, name) for name in RANKED_FIGURES} for names, board in needs.boards.items()
+    }
+    return summarise_submission(prepared, needs.replicates, np.concatenate(parts, axis=2), estimates)
 
 
 def _read_stops(needs: _Needs, measurements: Measurements, *, config: Config) -> tuple[Stops, ...]:
@@ -173,10 +178,21 @@ def _is_over(sessions: Sessions, ends_at: float) -> bool:
         return time.monotonic() > ends_at or jobs.is_ahead(session, priority=jobs.RESAMPLING_PRIORITY)
 
 
+def _remove_outdated(session: Session, needs: _Needs) -> None:
+    """Remove intervals that were made in another way, which the new ones take the place of."""
+    table = models.BoardInterval
+    session.execute(
+        delete(table).where(
+            table.board_score_id.in_([board.id for board in needs.boards.values()]), table.version != INTERVAL_VERSION
+        )
+    )
+
+
 def _describe(board: BoardIntervals, board_score_id: int, n_replicates: int) -> dict[str, Any]:
     potential = board.intervals["realised_potential"]
     return {
         "board_score_id": board_score_id,
+        "version": INTERVAL_VERSION,
         "n_replicates": n_replicates,
         "intervals": intervals_document(board),
         "realised_potential_low": None if potential is None else potential.low,

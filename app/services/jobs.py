@@ -121,6 +121,14 @@ def defer_resampling(session: Session, submission_id: str) -> int:
     return defer(session, RESAMPLE_SUBMISSION, priority=RESAMPLING_PRIORITY, lock=lock, submission_id=submission_id)
 
 
+def list_queued_resampling(session: Session) -> set[str]:
+    """Return the submissions for whose intervals a job waits or is at work."""
+    query = text(
+        "SELECT args->>'submission_id' FROM procrastinate_jobs WHERE task_name = :task AND status IN ('todo', 'doing')"
+    )
+    return set(session.scalars(query, {"task": RESAMPLE_SUBMISSION}))
+
+
 def defer_ranking(session: Session, snapshot_id: int, *, split: str, strategy: str) -> int:
     """Queue the ranks of every board of a snapshot, split and strategy, whose published submissions changed."""
     lock = f"{RANK_BOARDS}-{snapshot_id}-{split}-{strategy}"

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.db import models
 from app.errors import NotFoundError
+from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.curves import StepSeries
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.scoring import SCORER_VERSION
@@ -352,7 +353,7 @@ def select_standing(
         .join(submission, submission.id == score.submission_id)
         .join(models.Method, models.Method.id == submission.method_id)
         .join(models.Team, models.Team.id == models.Method.team_id)
-        .outerjoin(interval, interval.board_score_id == board.id)
+        .outerjoin(interval, and_(interval.board_score_id == board.id, interval.version == INTERVAL_VERSION))
         .outerjoin(rank, rank.board_score_id == board.id)
         .where(
             submission.snapshot_id == snapshot_id,

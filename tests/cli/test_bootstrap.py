@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from app.evaluator.frontier import solve_frontiers
 from app.evaluator.intervals import summarise_intervals
+from app.evaluator.reference import build_references
 from app.evaluator.replicate_frontiers import compute_replicates
+from app.evaluator.strategies import Strategy
 from app.files.snapshot import load_measurements, read_snapshot
 
 N = 40
@@ -33,7 +36,8 @@ def run_json(run, tmp_path: Path) -> Callable[..., Any]:
 def test_overthinking_and_frontier_have_the_evaluator_s_intervals(run_json, snapshot_path: Path):
     """The test split has 21 questions of math and 3 of logic, so logic has no intervals of its own."""
     measurements = load_measurements(read_snapshot(snapshot_path), "test")
-    intervals = summarise_intervals(compute_replicates(measurements, range(N)))
+    references = [r for s in Strategy for r in build_references(measurements, s, solve_frontiers(measurements))]
+    intervals = summarise_intervals(measurements, compute_replicates(measurements, range(N)), references)
     boards = {(board.model, board.benchmark): board for board in intervals.boards}
     document = run_json("overthinking", snapshot_path, "--split", "test", "--bootstrap", N)
     assert document["bootstrap"] == {"n_replicates": N, "seed": 20260721}
@@ -58,7 +62,13 @@ def test_overthinking_and_frontier_have_the_evaluator_s_intervals(run_json, snap
             vars(expected_curve.figures.intervals["max_accuracy"]).values()
         )
         assert expected_curve.low is not None
-        assert curve["accuracy_intervals"]["low"] == expected_curve.low.tolist()
+        band = curve["accuracy_intervals"]
+        assert band["low"] == expected_curve.low.tolist()
+        assert all(
+            low <= at <= high for low, at, high in zip(band["low"], curve["accuracy"], band["high"], strict=True)
+        )
+        for name, interval in curve["intervals"].items():
+            assert interval[0] <= curve[name] <= interval[1]
 
 
 def test_a_frontier_of_some_cells_has_these_cells_intervals(run_json, snapshot_path: Path):

@@ -9,28 +9,27 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from app.evaluator.centring import Interval, find_band, find_interval, find_percentiles
 from app.evaluator.curves import find_beta_match, mean_accuracy_at_grid
 from app.evaluator.draws import draw_replicate, resample_cell
 from app.evaluator.efficiency import e3
 from app.evaluator.frontier import solve_frontier, solve_frontiers
-from app.evaluator.intervals import (
-    MISSING_CELLS,
-    RANKED_FIGURES,
-    TOO_FEW_QUESTIONS,
-    UNDEFINED_IN_REPLICATES,
-    Interval,
-    bootstrap_submission,
-    find_interval,
-    summarise_intervals,
-)
+from app.evaluator.intervals import summarise_intervals
 from app.evaluator.measurements import Cell, IntArray, Measurements, build_cell
 from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.ranks import compare_pairs
 from app.evaluator.reference import build_references
 from app.evaluator.replicate_frontiers import ReplicateFrontiers, compute_replicates
+from app.evaluator.resampled_boards import (
+    MISSING_CELLS,
+    TOO_FEW_QUESTIONS,
+    UNDEFINED,
+    UNDEFINED_IN_REPLICATES,
+)
 from app.evaluator.scored_cells import score_cell
 from app.evaluator.scoring import score_actions
 from app.evaluator.strategies import ActionTable, CellActions, Strategy, n_units
+from app.evaluator.submission_intervals import RANKED_FIGURES, bootstrap_submission
 
 N = 12
 Measure = Callable[[list[Cell]], Measurements]
@@ -95,8 +94,9 @@ def test_a_submission_is_scored_on_each_replicate_as_on_data_of_its_own(
 ) -> None:
     table = draw_actions(np.random.default_rng(4), measurements, strategy)
     references = build_references(measurements, strategy, solve_frontiers(measurements))
-    result = bootstrap_submission(measurements, table, references, replicates, n_replicates=N)
-    expected_boards = [(b.model, b.benchmark) for b in score_actions(measurements, table, references).boards]
+    score = score_actions(measurements, table, references)
+    result = bootstrap_submission(measurements, table, score, replicates, n_replicates=N)
+    expected_boards = [(b.model, b.benchmark) for b in score.boards]
     assert [(b.model, b.benchmark) for b in result.boards] == expected_boards
     s = list(Strategy).index(strategy)
     for number in range(N):
@@ -152,10 +152,38 @@ def test_a_submission_is_scored_on_each_replicate_as_on_data_of_its_own(
             )
 
 
+def test_every_interval_of_a_submission_is_centred_on_its_score(
+    measurements: Measurements, replicates: ReplicateFrontiers
+) -> None:
+    """Areas and budgets of the score are exact, those of replicates on the grid, and still it lies inside."""
+    table = draw_actions(np.random.default_rng(4), measurements, Strategy.FIXED_BUDGET)
+    references = build_references(measurements, Strategy.FIXED_BUDGET, solve_frontiers(measurements))
+    score = score_actions(measurements, table, references)
+    boards = bootstrap_submission(measurements, table, score, replicates, n_replicates=N).boards
+    n_intervals = 0
+    for scored, board in zip(score.boards, boards, strict=True):
+        budgets = {"accuracy_25": "0.25", "accuracy_50": "0.5", "accuracy_75": "0.75"}
+        shown = {**vars(scored), **{name: scored.accuracy_at[budget] for name, budget in budgets.items()}}
+        for name, interval in board.intervals.items():
+            if interval is None:
+                assert board.reasons[name] in (TOO_FEW_QUESTIONS, UNDEFINED, UNDEFINED_IN_REPLICATES)
+                continue
+            n_intervals += 1
+            defined = board.values[name][~np.isnan(board.values[name])]
+            low, middle, high = np.percentile(defined, (2.5, 50, 97.5))
+            least = -np.inf if name == "realised_potential" else 0.0
+            most = np.inf if name == "best_e3" else 1.0
+            assert interval.low <= shown[name] <= interval.high
+            assert interval.low == pytest.approx(max(shown[name] - (middle - low), least), abs=1e-12)
+            assert interval.high == pytest.approx(min(shown[name] + (high - middle), most), abs=1e-12)
+    assert n_intervals > 60
+
+
 def test_a_snapshots_own_figures_are_those_of_each_replicate(
     measurements: Measurements, replicates: ReplicateFrontiers
 ) -> None:
-    summary = summarise_intervals(replicates)
+    references = [r for s in Strategy for r in build_references(measurements, s, solve_frontiers(measurements))]
+    summary = summarise_intervals(measurements, replicates, references)
     whole = summary.boards[0]
     for number in range(N):
         draws = draw_replicate(measurements, number).cells
@@ -176,16 +204,61 @@ def test_a_snapshots_own_figures_are_those_of_each_replicate(
             exact = find_beta_match(curves, target)
             assert exact is not None
             assert got["beta_match"] == -(-exact * 100 // 1) / 100
-    assert whole.figures.intervals["endpoint_accuracy"] == find_interval(whole.figures.values["endpoint_accuracy"])
-    early_exit = whole.frontiers[2]
-    assert early_exit.low is not None
-    assert early_exit.high is not None
-    area = early_exit.figures.values["area"]
-    assert np.trapezoid(early_exit.low, dx=0.01) <= area.mean() <= np.trapezoid(early_exit.high, dx=0.01)
+    shown = summarise_overthinking(measurements).macro
+    assert shown is not None
+    for name, values in whole.figures.values.items():
+        limits = (0.0, np.inf) if name == "mean_thinking_tokens" else (0.0, 1.0)
+        assert whole.figures.intervals[name] == find_interval(values, getattr(shown, name), limits=limits)
 
 
-def test_boards_of_few_questions_have_no_interval(replicates: ReplicateFrontiers) -> None:
-    boards = {(b.model, b.benchmark): b for b in summarise_intervals(replicates).boards}
+def test_frontiers_lie_inside_their_intervals(measurements: Measurements, replicates: ReplicateFrontiers) -> None:
+    """Fixed budgets are where replicates lie above the data: their 2.5th percentile passed the frontier itself."""
+    references = [r for s in Strategy for r in build_references(measurements, s, solve_frontiers(measurements))]
+    boards = summarise_intervals(measurements, replicates, references).boards
+    n_bands = 0
+    for board in boards:
+        assert [frontier.strategy for frontier in board.frontiers] == list(Strategy)
+        for frontier in board.frontiers:
+            of_board = [
+                r
+                for r in references
+                if r.frontier.strategy is frontier.strategy
+                and board.model in (None, r.frontier.model)
+                and board.benchmark in (None, r.frontier.benchmark)
+            ]
+            curves = [r.frontier.curve for r in of_board]
+            area = sum(float(curve.area()) for curve in curves) / len(curves)
+            if (interval := frontier.figures.intervals["area"]) is not None:
+                assert interval.low < area < interval.high
+            if frontier.low is None or frontier.high is None:
+                assert frontier.figures.reasons["area"] == TOO_FEW_QUESTIONS
+                continue
+            n_bands += 1
+            mean = mean_accuracy_at_grid(curves, 100)
+            assert (frontier.low <= mean).all()
+            assert (mean <= frontier.high).all()
+            assert (frontier.low >= 0).all()
+            assert (frontier.high <= 1).all()
+    assert n_bands == 3 * 6
+
+
+def test_frontiers_have_intervals_where_all_their_cells_are_given(
+    measurements: Measurements, replicates: ReplicateFrontiers
+) -> None:
+    all_of_them = build_references(measurements, Strategy.DYNAMIC_ROUTING, solve_frontiers(measurements))
+    of_model = [r for r in all_of_them if r.frontier.model == "small"]
+    boards = summarise_intervals(measurements, replicates, of_model).boards
+    assert [(b.model, b.benchmark) for b in boards if b.frontiers] == [
+        ("small", None),
+        ("small", "hard"),
+        ("small", "easy"),
+    ]
+    assert not any(b.frontiers for b in summarise_intervals(measurements, replicates).boards)
+
+
+def test_boards_of_few_questions_have_no_interval(measurements: Measurements, replicates: ReplicateFrontiers) -> None:
+    references = build_references(measurements, Strategy.DYNAMIC_ROUTING, solve_frontiers(measurements))
+    boards = {(b.model, b.benchmark): b for b in summarise_intervals(measurements, replicates, references).boards}
     small = boards["small", "hard"]
     assert small.figures.intervals["endpoint_accuracy"] is None
     assert small.figures.reasons["endpoint_accuracy"] == TOO_FEW_QUESTIONS
@@ -197,7 +270,9 @@ def test_boards_of_few_questions_have_no_interval(replicates: ReplicateFrontiers
 
 def test_averages_over_a_missing_cell_do_not_exist(measurements: Measurements) -> None:
     partial = replace(measurements, cells=measurements.cells[:3])
-    boards = {(b.model, b.benchmark): b for b in summarise_intervals(compute_replicates(partial, range(4))).boards}
+    references = build_references(partial, Strategy.DYNAMIC_ROUTING, solve_frontiers(partial))
+    found = summarise_intervals(partial, compute_replicates(partial, range(4)), references).boards
+    boards = {(b.model, b.benchmark): b for b in found}
     assert boards["large", None].figures.reasons["overthinking_ratio"] == MISSING_CELLS
     assert boards[None, None].figures.reasons["overthinking_ratio"] == MISSING_CELLS
     assert boards[None, None].frontiers[0].figures.intervals["area"] is not None
@@ -206,37 +281,62 @@ def test_averages_over_a_missing_cell_do_not_exist(measurements: Measurements) -
 
 def test_unknown_original_answers_leave_no_interval(measurements: Measurements) -> None:
     unknown = [replace(cell, original_correct=cell.original_correct * 0 - 1) for cell in measurements.cells]
-    replicates = compute_replicates(replace(measurements, cells=tuple(unknown)), range(4))
-    figures = summarise_intervals(replicates).boards[0].figures
+    data = replace(measurements, cells=tuple(unknown))
+    figures = summarise_intervals(data, compute_replicates(data, range(4))).boards[0].figures
     assert figures.intervals["full_thinking_accuracy"] is None
-    assert figures.reasons == {"full_thinking_accuracy": UNDEFINED_IN_REPLICATES}
+    assert figures.reasons == {"full_thinking_accuracy": UNDEFINED}
 
 
 def test_replicates_of_other_data_are_refused(measurements: Measurements, replicates: ReplicateFrontiers) -> None:
     strategy = Strategy.DYNAMIC_ROUTING
     table = draw_actions(np.random.default_rng(4), measurements, strategy)
     references = build_references(measurements, strategy, solve_frontiers(measurements))
+    score = score_actions(measurements, table, references)
+    other = replace(score, strategy=Strategy.FIXED_BUDGET)
     fewer = replace(measurements, cells=measurements.cells[:3])
     shorter = replace(replicates, totals=replicates.totals // 3)
     with pytest.raises(ValueError, match="differ in their cells"):
-        bootstrap_submission(fewer, table, references, replicates, n_replicates=N)
+        bootstrap_submission(fewer, table, score, replicates, n_replicates=N)
     with pytest.raises(ValueError, match="another strategy"):
-        bootstrap_submission(measurements, table, references[::-1], replicates, n_replicates=N)
+        bootstrap_submission(measurements, table, other, replicates, n_replicates=N)
     with pytest.raises(ValueError, match="not drawn from these"):
-        bootstrap_submission(measurements, table, references, shorter, n_replicates=N)
+        bootstrap_submission(measurements, table, score, shorter, n_replicates=N)
+    with pytest.raises(ValueError, match="differ in their cells"):
+        summarise_intervals(fewer, replicates)
 
 
 def test_up_to_a_twentieth_of_undefined_replicates_is_left_out() -> None:
     values = np.arange(100.0)
     values[:5] = np.nan
     # The 95 others are 5..99: percentiles at 0.025 * 94 = 2.35 and 0.975 * 94 = 91.65 places from 5.
-    interval = find_interval(values)
+    interval = find_percentiles(values)
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx((7.35, 96.65))
+    # Their median is 52; about a figure of 50 the same interval lies 2 lower.
+    centred = find_interval(values, 50.0, limits=(0.0, 94.0))
+    assert centred is not None
+    assert (centred.low, centred.high) == pytest.approx((5.35, 94.0))
     values[5] = np.nan
-    assert find_interval(values) is None
-    assert find_interval(np.array([np.nan])) is None
-    assert find_interval(np.array([0.5, 0.5])) == Interval(0.5, 0.5)
+    assert find_percentiles(values) is None
+    assert find_interval(values, 50.0) is None
+    assert find_percentiles(np.array([np.nan])) is None
+    assert find_percentiles(np.array([0.5, 0.5])) == Interval(0.5, 0.5)
+
+
+def test_a_centred_interval_holds_its_figure_and_keeps_to_what_is_possible() -> None:
+    """Replicates above the figure, below it, on one side of a limit, and with the figure a rounding past a limit."""
+    values = np.linspace(0.8, 1.0, 101)
+    for estimate in (0.0, 0.5, 0.97, 1.0, 1.0 + 1e-16):
+        interval = find_interval(values, estimate)
+        assert interval is not None
+        assert interval.low <= estimate <= interval.high
+        assert interval.low >= 0.0
+        assert interval.high <= max(estimate, 1.0)
+        low, high = find_band(np.stack([values, values], axis=1), np.array([estimate, 0.5]))
+        assert (low[0], high[0]) == pytest.approx((interval.low, interval.high), abs=1e-15)
+    assert find_interval(values, None) is None
+    # The replicates are left as they are.
+    assert values[0] == 0.8
 
 
 def rank_slowly(values: np.ndarray) -> list[int]:
@@ -245,7 +345,7 @@ def rank_slowly(values: np.ndarray) -> list[int]:
     for mine in values:
         better = 0
         for theirs in values:
-            interval = find_interval(theirs - mine)
+            interval = find_percentiles(theirs - mine)
             better += interval is not None and interval.low > 0
         ranks.append(1 + better)
     return ranks

@@ -9,22 +9,32 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.evaluator import intervals as evaluator_intervals
-from app.evaluator.intervals import prepare_submission, resample_rows, summarise_submission
+from app.evaluator import submission_intervals
+from app.evaluator.centring import INTERVAL_VERSION
+from app.evaluator.frontier import solve_frontiers
+from app.evaluator.reference import build_references
 from app.evaluator.replicate_frontiers import compute_replicates
 from app.evaluator.resampled_settings import find_stops
+from app.evaluator.scoring import score_actions
 from app.evaluator.strategies import Strategy
+from app.evaluator.submission_intervals import (
+    list_estimates,
+    prepare_submission,
+    resample_rows,
+    summarise_submission,
+)
 from app.files.actions import read_actions
 from app.files.documents import intervals_document
 from app.services import interval_parts, intervals, jobs
 from app.services.accounts import Identity
-from app.services.bootstrap import begin_bootstrap, run_slice
+from app.services.bootstrap import begin_bootstrap, begin_missing, run_slice
 from app.services.intervals import resample_submission
+from app.services.scoring import get_score
 from app.services.submissions import withdraw_submission
 from app.services.uploads import upload_path
 
@@ -40,7 +50,7 @@ def config(config: Config) -> Config:
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three blocks: 40 replicates, 40, and 20."""
-    monkeypatch.setattr(evaluator_intervals, "BLOCK", 40)
+    monkeypatch.setattr(submission_intervals, "BLOCK", 40)
 
 
 @pytest.fixture
@@ -121,7 +131,9 @@ def compute_in_one_go(desk: Any, config: Config, submission_id: str) -> list[tup
     replicates = compute_replicates(measurements, range(N_REPLICATES))
     prepared = prepare_submission(measurements, table.strategy, find_stops(measurements, table))
     values = resample_rows(prepared, replicates, range(N_REPLICATES))
-    boards = summarise_submission(prepared, replicates, values).boards
+    references = build_references(measurements, table.strategy, solve_frontiers(measurements))
+    estimates = list_estimates(score_actions(measurements, table, references))
+    boards = summarise_submission(prepared, replicates, values, estimates).boards
     return [
         (board.model, board.benchmark, document, board.values["realised_potential"].astype("<f8").tobytes())
         for board in boards
@@ -233,3 +245,27 @@ def test_what_a_job_left_that_had_stored_all_is_swept(
     folder.mkdir()
     assert interval_parts.sweep_parts(session, data_dir=config.data_dir) == 1
     assert not folder.exists()
+
+
+def test_intervals_made_in_another_way_are_made_anew(
+    session: Session, step: Callable[[], list[str]], config: Config, submission_id: str, author: Identity
+) -> None:
+    """After an upgrade: literal percentiles are not shown, and the next look round queues what takes their place."""
+    step()
+    expected = list_stored(session)
+    table = models.BoardInterval
+    session.execute(update(table).values(version="1", intervals={"area": [0, 1]}, realised_potential_low=-1.0))
+    clear_jobs(session)
+    assert not get_score(session, submission_id, account=author).has_intervals
+    begin_missing(session, config=config)
+    begin_missing(session, config=config)
+    waiting = [job for job in list_jobs(session) if job[0] == jobs.RESAMPLE_SUBMISSION]
+    assert waiting == [(jobs.RESAMPLE_SUBMISSION, jobs.RESAMPLING_PRIORITY)]
+    clear_jobs(session)
+    step()
+    assert list_stored(session) == expected
+    assert set(session.scalars(select(table.version))) == {INTERVAL_VERSION}
+    assert get_score(session, submission_id, account=author).has_intervals
+    clear_jobs(session)
+    begin_missing(session, config=config)
+    assert jobs.RESAMPLE_SUBMISSION not in dict(list_jobs(session))

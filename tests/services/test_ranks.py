@@ -16,10 +16,11 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.evaluator.intervals import bootstrap_submission
 from app.evaluator.ranks import compare_pairs
 from app.evaluator.replicate_frontiers import compute_replicates
+from app.evaluator.scoring import score_actions
 from app.evaluator.strategies import Strategy
+from app.evaluator.submission_intervals import bootstrap_submission
 from app.files.actions import read_actions
 from app.files.documents import intervals_document
 from app.services import jobs, snapshots, submissions
@@ -159,7 +160,8 @@ def test_intervals_are_those_of_the_evaluator(
         session, snapshot, split="test", strategy=Strategy.FIXED_BUDGET, data_dir=config.data_dir
     )
     replicates = compute_replicates(measurements, range(N_REPLICATES))
-    expected = bootstrap_submission(measurements, table, references, replicates, n_replicates=N_REPLICATES)
+    score = score_actions(measurements, table, references)
+    expected = bootstrap_submission(measurements, table, score, replicates, n_replicates=N_REPLICATES)
     document = json.loads(scored.text)
     assert [board["intervals"] for board in document["boards"]] == [intervals_document(b) for b in expected.boards]
     assert document["summary"]["intervals"] == document["boards"][0]["intervals"]

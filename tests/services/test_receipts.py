@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from app.config import Config
 from app.db import models
+from app.evaluator.centring import INTERVAL_VERSION
 from app.files.receipt_keys import encode_key, key_id, write_pem
 from app.files.receipts import verify_receipt
 from app.services import receipts, snapshots
@@ -187,7 +188,11 @@ def test_the_intervals_are_in_the_receipt_once_they_are_there(
     early = get_receipt(session, scored, account=author, config=config)
     board = session.query(models.BoardScore).filter_by(model=None, benchmark=None).one()
     intervals = {"area": [0.25, 0.5]}
-    session.add(models.BoardInterval(board_score_id=board.id, n_replicates=1, intervals=intervals, replicates=bytes(8)))
+    session.add(
+        models.BoardInterval(
+            board_score_id=board.id, version=INTERVAL_VERSION, n_replicates=1, intervals=intervals, replicates=bytes(8)
+        )
+    )
     session.flush()
     late = json.loads(get_receipt(session, scored, account=author, config=config))
     assert json.loads(early)["receipt"]["summary"]["intervals"] is None

@@ -64,6 +64,8 @@ class BoardInterval(Base):
 
     id: Mapped[int] = primary_key()
     board_score_id: Mapped[int] = reference("board_scores.id")
+    # In which way the interval follows from the replicates; one of another version counts as missing.
+    version: Mapped[str]
     n_replicates: Mapped[int]
     # json keeps the text of every number and the order of the keys, as in the score document.
     intervals: Mapped[dict[str, Any]] = mapped_column(JSON)
