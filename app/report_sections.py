@@ -146,8 +146,8 @@ def show_intervals(document: Document) -> Section:
         text = ["No intervals were computed. `otboard analyse … --bootstrap 10000` adds them."]
         return Section("intervals", "Intervals", counterpart, text, [])
     text = [
-        f"95 % intervals from {intervals['n_replicates']:,} paired replicates of questions and trajectories, centred on "
-        f"the figures (seed {intervals['seed']}); the recorded probes stay as they are.",
+        f"95 % intervals about the figures, from {intervals['n_replicates']:,} paired replicates of questions and "
+        f"trajectories (seed {intervals['seed']}); the recorded probes stay as they are.",
         "Cells with fewer than 20 questions have no interval, and neither have averages of such cells alone.",
     ]
     figures = {(b["model"], b["benchmark"]): b["figures"] for b in intervals["boards"]}
