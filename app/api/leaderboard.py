@@ -10,21 +10,25 @@ from app.api.documentation import errors
 from app.api.schemas import LeaderboardOut
 from app.evaluator.strategies import Strategy
 from app.services.leaderboard import format_csv, get_leaderboard
-from app.web.security import SessionDep
+from app.web.security import ReaderDep, SessionDep
 
 router = APIRouter(tags=["leaderboard"])
 
 CSV_MEDIA_TYPE = "text/csv"
+# A team that is anonymous is named to itself.
+VARY = "Accept, Authorization, Cookie"
 
 
 @router.get(
     "/leaderboard",
     summary="Get a board",
     response_model=LeaderboardOut,
-    responses=errors(404, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
+    responses=errors(401, 404, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
 )
 def get_board(
     session: SessionDep,
+    reader: ReaderDep,
+    response: Response,
     snapshot: Annotated[str, Query(examples=["synthetic-otbench"])],
     strategy: Strategy,
     split: str = "all",
@@ -37,16 +41,17 @@ def get_board(
 
     Ranked by realised potential: methods whose paired difference cannot be told from zero share a rank. Until a job has
     computed that, ranks are provisional, by point estimate. Controls have no rank, and nobody has one where every cell
-    of the board has fewer than 20 questions.
+    of the board has fewer than 20 questions. Teams that chose to be anonymous for now are called `anonymous`.
     """
     board = get_leaderboard(
-        session, snapshot=snapshot, split=split, strategy=strategy, model=model, benchmark=benchmark
+        session, snapshot=snapshot, split=split, strategy=strategy, model=model, benchmark=benchmark, reader=reader
     )
+    response.headers["Vary"] = VARY
     if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):
         name = f"{snapshot}-{split}-{strategy}.csv"
         return Response(
             format_csv(board),
             media_type=f"{CSV_MEDIA_TYPE}; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{name}"', "Vary": "Accept"},
+            headers={"Content-Disposition": f'attachment; filename="{name}"', "Vary": VARY},
         )
     return LeaderboardOut.model_validate(board)

@@ -17,9 +17,15 @@ EXAMPLE_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a
 EXAMPLE_SUBMISSION: dict[str, JsonValue] = {
     "id": "k3J9xQ2mTz7A",
     "method": "length-cap",
+    "version": "1.2",
     "team": "local",
+    "is_anonymous": False,
+    "anonymous_until": None,
     "is_control": False,
     "description": "Caps thinking at a share of the training questions' mean length.",
+    "paper_url": "https://arxiv.org/abs/2607.01234",
+    "code_url": "https://github.com/example/length-cap",
+    "hardware": "no model was run",
     "snapshot": "synthetic-otbench",
     "snapshot_sha256": EXAMPLE_SHA256,
     "kind": "synthetic",
@@ -29,6 +35,7 @@ EXAMPLE_SUBMISSION: dict[str, JsonValue] = {
     "actions_sha256": EXAMPLE_SHA256,
     "actions_bytes": 48213,
     "state": "scored",
+    "was_cancelled": False,
     "is_current": False,
     "is_baseline": False,
     "is_verified": False,
@@ -42,7 +49,8 @@ EXAMPLE_SUBMISSION: dict[str, JsonValue] = {
     "attempts": 1,
     "progress": None,
     "queue_place": None,
-    "worker_alive": True,
+    "worker_alive": None,
+    "estimated_seconds": None,
     "created_at": "2026-07-21T09:30:00Z",
     "scored_at": "2026-07-21T09:30:04Z",
     "published_at": None,
@@ -53,7 +61,9 @@ EXAMPLE_ROW: dict[str, JsonValue] = {
     "rank_reason": None,
     "submission_id": "k3J9xQ2mTz7A",
     "method": "length-cap",
+    "version": "1.2",
     "team": "local",
+    "is_anonymous": False,
     "is_control": False,
     "is_baseline": False,
     "is_verified": False,
@@ -320,9 +330,15 @@ class SubmissionOut(Answer):
 
     id: str
     method: str
-    team: str
+    version: str | None
+    team: str = Field(description="`anonymous` where the team is hidden from you.")
+    is_anonymous: bool = Field(description="Whether the team is hidden, for now, from all but itself and organisers.")
+    anonymous_until: datetime | None
     is_control: bool
     description: str | None
+    paper_url: str | None = Field(description="Null where the team is hidden from you; so is `code_url`.")
+    code_url: str | None
+    hardware: str | None
     snapshot: str
     snapshot_sha256: Sha256
     kind: str
@@ -332,6 +348,7 @@ class SubmissionOut(Answer):
     actions_sha256: Sha256
     actions_bytes: int
     state: SubmissionState
+    was_cancelled: bool = Field(description="Withdrawn before it had a score: it may be queued again.")
     is_current: bool = Field(description="Whether its team chose it to stand for the method on the boards.")
     is_baseline: bool = Field(description="Whether an organiser marked its method as a baseline.")
     is_verified: bool = Field(description="Whether an organiser verified it.")
@@ -347,6 +364,9 @@ class SubmissionOut(Answer):
     queue_place: int | None = Field(description="1 is the next to be scored; null where it does not wait.")
     worker_alive: bool | None = Field(
         default=None, description="Whether a scoring worker lives; null where the submission needs none."
+    )
+    estimated_seconds: float | None = Field(
+        default=None, description="Until it is scored, by how long that took lately; null where nobody can tell."
     )
     created_at: datetime
     scored_at: datetime | None
@@ -417,7 +437,9 @@ class BoardRowOut(Answer):
     rank_reason: str | None = Field(description="`control`, `flagged`, `too_few_questions` or `no_potential`.")
     submission_id: str
     method: str
-    team: str
+    version: str | None
+    team: str = Field(description="`anonymous` where the team is hidden from you.")
+    is_anonymous: bool
     is_control: bool
     is_baseline: bool = Field(description="Marked by an organiser; ranked like any other method.")
     is_verified: bool = Field(description="Verified by an organiser.")
@@ -485,8 +507,12 @@ class MethodOut(Answer):
     """A method of a team."""
 
     name: str
-    team: str
+    team: str = Field(description="`anonymous` where the team is hidden from you.")
+    is_anonymous: bool
+    anonymous_until: datetime | None
     description: str | None
+    paper_url: str | None
+    code_url: str | None
     is_control: bool
     created_at: datetime
 

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
 
 from app.api.documentation import CURSOR, LIMIT, NOT_MODIFIED, Responses, errors, multipart
-from app.api.forms import read_form
 from app.api.frozen import find_unchanged, frozen, make_etag
 from app.api.schemas import EventOut, EventPageOut, ScoreOut, SubmissionOut, SubmissionPageOut, ValidationOut
-from app.evaluator.strategies import Strategy
 from app.services import publishing, scoring, submissions
-from app.services.accounts import MAX_TEAM_NAME, act_for_team
+from app.services.accounts import act_for_team
+from app.services.submission_forms import SubmissionForm, ValidationForm, read_form
 from app.services.submissions import SubmissionDetails
+from app.services.waiting import find_wait
 from app.web.security import AccountDep, ConfigDep, FormDep, ReaderDep, SessionDep
 
 router = APIRouter(tags=["submissions"])
 
 EXISTING: Responses = {200: {"model": SubmissionOut, "description": "These bytes are a submission already: this one."}}
-
-
-class ValidationForm(BaseModel):
-    """The target an action file is checked against."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    snapshot: str
-    strategy: Strategy
-    split: str = "all"
-
-
-class SubmissionForm(ValidationForm):
-    """The target of a submission and the method it is one of."""
-
-    method: str = Field(min_length=1, max_length=submissions.MAX_METHOD_NAME)
-    description: str | None = Field(default=None, max_length=submissions.MAX_DESCRIPTION)
-    team: str | None = Field(default=None, max_length=MAX_TEAM_NAME)
 
 
 class WithdrawalBody(BaseModel):
@@ -51,19 +34,22 @@ class WithdrawalBody(BaseModel):
     "/validations",
     summary="Check an action file",
     openapi_extra=multipart(ValidationForm),
-    responses=errors(400, 401, 403, 404, 409, 413, 422),
+    responses=errors(400, 401, 403, 404, 409, 413, 422, 507),
 )
 def check_actions(form: FormDep, session: SessionDep, config: ConfigDep) -> ValidationOut:
     """Check an action file as a submission would be, and store nothing."""
-    target = read_form(form, ValidationForm)
+    target = read_form(form.fields, ValidationForm)
     checked = scoring.check_upload(
         session,
         snapshot_name=target.snapshot,
         split=target.split,
         strategy=target.strategy,
-        upload=form.require_upload(),
+        upload=form.require_upload(sha256=target.sha256),
         filename=form.filename,
         config=config,
+        method_name=target.method,
+        description=target.description,
+        notes=target.notes(),
     )
     return ValidationOut.model_validate(checked)
 
@@ -73,15 +59,15 @@ def check_actions(form: FormDep, session: SessionDep, config: ConfigDep) -> Vali
     status_code=202,
     summary="Submit an action file",
     openapi_extra=multipart(SubmissionForm),
-    responses=errors(400, 401, 403, 404, 409, 413, 422, 429, also=EXISTING),
+    responses=errors(400, 401, 403, 404, 409, 413, 422, 429, 507, also=EXISTING),
 )
 def create_submission(form: FormDep, account: AccountDep, session: SessionDep, response: Response) -> SubmissionOut:
     """Store an action file and put its scoring on the queue; `Location` says where to look for what becomes of it.
 
     The same bytes by the same team for the same snapshot, split and strategy are the submission that exists; where that
-    one failed on the server's side, it is tried again.
+    one failed on the server's side or was cancelled, it is tried again.
     """
-    target = read_form(form, SubmissionForm)
+    target = read_form(form.fields, SubmissionForm)
     accepted = submissions.accept_submission(
         session,
         account=act_for_team(session, account, target.team),
@@ -90,8 +76,9 @@ def create_submission(form: FormDep, account: AccountDep, session: SessionDep, r
         strategy=target.strategy,
         method_name=target.method,
         description=target.description,
-        upload=form.require_upload(),
+        upload=form.require_upload(sha256=target.sha256),
         filename=form.filename,
+        notes=target.notes(),
     )
     response.status_code = 202 if accepted.created else 200
     response.headers["Location"] = f"/api/v1/submissions/{accepted.submission_id}"
@@ -170,19 +157,24 @@ def withdraw_submission(
     session: SessionDep,
     body: Annotated[WithdrawalBody | None, Body()] = None,
 ) -> SubmissionOut:
-    """Take a submission off the board for good; it stays as a tombstone. Doing it again changes nothing."""
+    """Take a submission off the board for good; it stays as a tombstone. Doing it again changes nothing.
+
+    One that waits or is being scored is cancelled: work on it stops, and the same file may be submitted again.
+    """
     reason = body.reason if body else None
     return _show(session, submissions.withdraw_submission(session, submission_id, account=account, reason=reason))
 
 
 @router.post("/submissions/{submission_id}/retry", summary="Try again", responses=errors(401, 403, 404, 409, 429))
 def retry_submission(submission_id: str, account: AccountDep, session: SessionDep) -> SubmissionOut:
-    """Put a submission that failed on the server's side back on the queue."""
+    """Put a submission that failed on the server's side, or was cancelled, back on the queue."""
     return _show(session, submissions.retry_submission(session, submission_id, account=account))
 
 
-def _show(session: Any, details: SubmissionDetails) -> SubmissionOut:
+def _show(session: Session, details: SubmissionDetails) -> SubmissionOut:
     shown = SubmissionOut.model_validate(details)
-    if details.state.is_waiting:
-        shown.worker_alive = submissions.worker_alive(session)
+    wait = find_wait(session, details)
+    if wait is not None:
+        shown.worker_alive = wait.worker_alive
+        shown.estimated_seconds = wait.seconds
     return shown

@@ -78,8 +78,23 @@ def defer(
 
 def defer_scoring(session: Session, submission_id: str, *, delay: timedelta = timedelta(0)) -> int:
     """Queue the scoring of a submission; two jobs of one submission never run at once."""
-    lock = f"{SCORE_SUBMISSION}-{submission_id}"
+    lock = scoring_lock(submission_id)
     return defer(session, SCORE_SUBMISSION, lock=lock, delay=delay, submission_id=submission_id)
+
+
+def scoring_lock(submission_id: str) -> str:
+    """Return the lock of the jobs that score a submission."""
+    return f"{SCORE_SUBMISSION}-{submission_id}"
+
+
+def list_jobless(session: Session, submission_ids: Sequence[str]) -> list[str]:
+    """Return which of these submissions no scoring job waits for and none works on."""
+    query = text(
+        "SELECT id FROM unnest(CAST(:ids AS text[]), CAST(:locks AS text[])) AS s (id, lock) WHERE NOT EXISTS"
+        " (SELECT FROM procrastinate_jobs j WHERE j.lock = s.lock AND j.status IN ('todo', 'doing'))"
+    )
+    ids = list(submission_ids)
+    return list(session.scalars(query, {"ids": ids, "locks": [scoring_lock(one) for one in ids]}))
 
 
 def defer_preparation(session: Session, snapshot_id: int, *, split: str) -> int:
@@ -143,14 +158,19 @@ def defer_ranking(session: Session, snapshot_id: int, *, split: str, strategy: s
     )
 
 
+def count_live_workers(session: Session, *, timeout_seconds: float) -> int:
+    """Return how many scoring workers have given a sign of life within this time."""
+    query = text(
+        "SELECT count(*) FROM procrastinate_workers w"
+        " WHERE last_heartbeat > clock_timestamp() - make_interval(secs => :timeout)"
+        " AND NOT EXISTS (SELECT FROM probe_workers p WHERE p.queue_worker_id = w.id)"
+    )
+    return int(session.scalar(query, {"timeout": timeout_seconds}) or 0)
+
+
 def has_live_worker(session: Session, *, timeout_seconds: float) -> bool:
     """Whether a scoring worker has given a sign of life within this time."""
-    query = text(
-        "SELECT EXISTS (SELECT FROM procrastinate_workers w"
-        " WHERE last_heartbeat > clock_timestamp() - make_interval(secs => :timeout)"
-        " AND NOT EXISTS (SELECT FROM probe_workers p WHERE p.queue_worker_id = w.id))"
-    )
-    return bool(session.scalar(query, {"timeout": timeout_seconds}))
+    return count_live_workers(session, timeout_seconds=timeout_seconds) > 0
 
 
 def probe_queue(engine_key: str) -> str:

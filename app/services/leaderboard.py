@@ -7,7 +7,7 @@ import io
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +22,8 @@ from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.scoring import SCORER_VERSION
 from app.evaluator.strategies import Strategy
 from app.files.csv_fields import format_field
+from app.services.accounts import Identity
+from app.services.anonymity import is_anonymous, shown_team
 from app.services.question_counts import count_questions
 from app.services.snapshots import get_snapshot, list_splits
 from app.services.successors import find_successor
@@ -52,7 +54,9 @@ class BoardRow:
     rank_reason: str | None
     submission_id: str
     method: str
+    version: str | None
     team: str
+    is_anonymous: bool
     is_control: bool
     is_baseline: bool
     is_verified: bool
@@ -105,12 +109,20 @@ SHOWN_COLUMNS = (*(f.name for f in fields(BoardRow) if f.name not in COMPUTED_FI
 
 
 def get_leaderboard(
-    session: Session, *, snapshot: str, split: str, strategy: Strategy, model: str | None, benchmark: str | None
+    session: Session,
+    *,
+    snapshot: str,
+    split: str,
+    strategy: Strategy,
+    model: str | None,
+    benchmark: str | None,
+    reader: Identity | None = None,
+    now: datetime | None = None,
 ) -> Leaderboard:
     """Return the board of a snapshot, split and strategy: whole, of one model, of one benchmark, or of one cell.
 
     Order: realised potential, full precision, highest first; where it is undefined, after those, by area; ties by
-    earlier publication.
+    earlier publication. A team that is anonymous `now` is named to itself and to organisers only.
     """
     row = get_snapshot(session, snapshot)
     _check_board(session, row, split=split, model=model, benchmark=benchmark)
@@ -121,6 +133,8 @@ def get_leaderboard(
         split=split,
         strategy=strategy,
         columns=SHOWN_COLUMNS,
+        reader=reader,
+        now=now,
     )
     found = session.execute(query).mappings().all()
     questions = find_most_questions(count_questions(session, row), split=split, benchmark=benchmark)
@@ -233,7 +247,9 @@ CSV_COLUMNS = (
     "last_rank",
     "rank_reason",
     "method",
+    "version",
     "team",
+    "is_anonymous",
     "is_control",
     "is_baseline",
     "is_verified",
@@ -309,12 +325,20 @@ def find_rank_reason(row: Standing, *, most_questions: int) -> str | None:
 
 
 def select_standing(
-    snapshot_id: int, *conditions: ColumnElement[bool], split: str, strategy: Strategy, columns: Collection[str]
+    snapshot_id: int,
+    *conditions: ColumnElement[bool],
+    split: str,
+    strategy: Strategy,
+    columns: Collection[str],
+    reader: Identity | None = None,
+    now: datetime | None = None,
 ) -> Select[Any]:
     """Return the ranking query: the rows of the boards that meet the conditions, one a method, best first.
 
-    The submission that stands for its method on a board is the current one, else the latest published there.
+    The submission that stands for its method on a board is the current one, else the latest published there. Teams are
+    named as `reader` may see them at the time `now`.
     """
+    now = now or datetime.now(UTC)
     submission, score, board = models.Submission, models.Score, models.BoardScore
     interval, rank = models.BoardInterval, models.BoardRank
     place = func.row_number().over(
@@ -339,7 +363,9 @@ def select_standing(
             models.Method.name.label("method"),
             (models.Method.is_control | models.Team.is_control).label("is_control"),
             models.Method.is_baseline,
-            models.Team.name.label("team"),
+            shown_team(reader, now=now).label("team"),
+            is_anonymous(now).label("is_anonymous"),
+            submission.version,
             score.scorer_version,
             interval.id.label("interval_id"),
             interval.realised_potential_low,

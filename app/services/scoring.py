@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
@@ -21,6 +21,7 @@ from app.files.actions import ActionFile, read_actions
 from app.files.documents import score_document
 from app.services import bootstrap, intervals, jobs, snapshots, submissions
 from app.services.accounts import Identity
+from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes
 from app.services.submissions import SYSTEM, SubmissionDetails, SubmissionState
 from app.services.uploads import StoredFile, upload_path
 
@@ -117,7 +118,7 @@ class _LostAttemptError(Exception):
 
 
 class _ProgressWriter:
-    """Notes now and then how much of the file was read, for whoever watches."""
+    """Notes now and then how much of the file was read, for whoever watches, and ends an attempt that was given up."""
 
     def __init__(self, sessions: Sessions, attempt: _Attempt) -> None:
         self._sessions = sessions
@@ -129,22 +130,28 @@ class _ProgressWriter:
             return
         self._next_at = time.monotonic() + PROGRESS_SECONDS
         submission = models.Submission
+        held = (
+            update(submission)
+            .where(submission.id == self._attempt.submission_id, submission.attempts == self._attempt.number)
+            .where(submission.state == SubmissionState.VALIDATING.value)
+        )
         with self._sessions.begin() as session:
-            session.execute(
-                update(submission)
-                .where(submission.id == self._attempt.submission_id, submission.attempts == self._attempt.number)
-                .where(submission.state == SubmissionState.VALIDATING.value)
-                .values(progress=share)
-            )
+            still_held = session.scalar(held.values(progress=share).returning(submission.id))
+        # Cancelled meanwhile, or given to another worker: nothing more is read.
+        if still_held is None:
+            raise _LostAttemptError(self._attempt.submission_id)
 
 
-def score_submission(sessions: Sessions, submission_id: str, *, config: Config, actor: str) -> None:
+def score_submission(
+    sessions: Sessions, submission_id: str, *, config: Config, actor: str, now: datetime | None = None
+) -> None:
     """Score a submission: validating, scoring, then scored; or rejected with problems; or back for another attempt.
 
     May be called again at any time and by any worker: what is finished stays as it is, an attempt that died is
-    followed by the next one, and of two attempts that run at once only the later one may write.
+    followed by the next one, and of two attempts that run at once only the later one may write. One whose submission is
+    withdrawn stops at its next step. The attempt's deadline counts from `now`.
     """
-    attempt = _begin(sessions, submission_id, config=config, actor=actor)
+    attempt = _begin(sessions, submission_id, config=config, actor=actor, now=now or _now())
     if attempt is None:
         return
     try:
@@ -157,26 +164,56 @@ def score_submission(sessions: Sessions, submission_id: str, *, config: Config, 
         _give_back(sessions, attempt, config=config, actor=actor, reason=_describe(exc))
 
 
-def reap_submissions(session: Session, *, config: Config) -> int:
-    """Move on every submission whose deadline has passed, and return how many: the worker that held it is lost.
+def reap_submissions(session: Session, *, config: Config, now: datetime | None = None) -> int:
+    """Move on every submission that nobody works on any more, and return how many.
 
-    One that waits with no job left is queued again; one that was being worked on gets its next attempt, or fails where
-    it has had all of them.
+    Its deadline has passed, or no job is left that would end its state: the worker failed where it could not even say
+    so, as when the database was away. One that waits is queued again; one that was being worked on gets its next
+    attempt, or fails where it has had all of them.
     """
+    now = now or _now()
+    _shorten_deadlines(session, config=config, now=now)
+    submission = models.Submission
+    waiting = [state.value for state in SubmissionState if state.is_waiting]
+    jobless = jobs.list_jobless(
+        session, session.scalars(select(submission.id).where(submission.state.in_(waiting))).all()
+    )
     query = (
-        select(models.Submission)
-        .where(models.Submission.deadline < _now())
-        .order_by(models.Submission.deadline)
+        select(submission)
+        .where(submission.state.in_(waiting), or_(submission.deadline < now, submission.id.in_(jobless)))
+        .order_by(submission.deadline)
         .with_for_update(skip_locked=True)
     )
-    overdue = list(session.scalars(query))
-    for submission in overdue:
-        if submission.state == SubmissionState.RECEIVED:
-            submission.deadline = _now() + submissions.QUEUE_DEADLINE
-            jobs.defer_scoring(session, submission.id)
-        elif _retry_or_fail(session, submission, config=config, actor=SYSTEM, reason="it took longer than allowed"):
-            jobs.defer_scoring(session, submission.id)
-    return len(overdue)
+    moved = 0
+    for found in list(session.scalars(query)):
+        is_jobless = bool(jobs.list_jobless(session, [found.id]))
+        # Read again now that it is locked: what looked lost may have been taken up just then.
+        if is_jobless or (found.deadline is not None and found.deadline < now):
+            reason = "its job was lost" if is_jobless else "it took longer than allowed"
+            _move_on(session, found, config=config, reason=reason, now=now)
+            moved += 1
+    return moved
+
+
+def _move_on(session: Session, submission: models.Submission, *, config: Config, reason: str, now: datetime) -> None:
+    if submission.state == SubmissionState.RECEIVED:
+        submission.deadline = now + submissions.QUEUE_DEADLINE
+        jobs.defer_scoring(session, submission.id)
+    elif _retry_or_fail(session, submission, config=config, actor=SYSTEM, reason=reason, now=now):
+        jobs.defer_scoring(session, submission.id)
+
+
+def _shorten_deadlines(session: Session, *, config: Config, now: datetime) -> None:
+    """Bring back deadlines that a clock which ran ahead has set further off than any state may last."""
+    submission = models.Submission
+    lasts = {
+        SubmissionState.RECEIVED: submissions.QUEUE_DEADLINE,
+        SubmissionState.VALIDATING: timedelta(seconds=config.scoring_deadline_seconds),
+        SubmissionState.SCORING: timedelta(seconds=config.scoring_deadline_seconds),
+    }
+    for state, longest in lasts.items():
+        too_late = update(submission).where(submission.state == state.value, submission.deadline > now + longest)
+        session.execute(too_late.values(deadline=now + longest))
 
 
 def check_upload(
@@ -188,8 +225,15 @@ def check_upload(
     upload: StoredFile,
     filename: str,
     config: Config,
+    method_name: str | None = None,
+    description: str | None = None,
+    notes: SubmissionNotes = NO_NOTES,
 ) -> CheckedFile:
-    """Check an action file against a target as a submission would be; raises with all problems."""
+    """Check an action file against a target as a submission would be; raises with all problems.
+
+    What is said of the method is checked too, as far as it is given.
+    """
+    check_notes(method_name, description, notes, now=_now())
     snapshot = snapshots.get_snapshot(session, snapshot_name)
     submissions.check_target(session, snapshot, split=split)
     measurements = snapshots.load_measurements(session, snapshot, data_dir=config.data_dir)
@@ -243,7 +287,7 @@ def _get_open(session: Session, submission_id: str, *, account: Identity | None)
     return details
 
 
-def _begin(sessions: Sessions, submission_id: str, *, config: Config, actor: str) -> _Attempt | None:
+def _begin(sessions: Sessions, submission_id: str, *, config: Config, actor: str, now: datetime) -> _Attempt | None:
     """Take the submission up: it becomes `validating` under a new attempt number, unless it needs no scoring."""
     with sessions.begin() as session:
         submission = submissions.find_locked(session, submission_id)
@@ -251,11 +295,12 @@ def _begin(sessions: Sessions, submission_id: str, *, config: Config, actor: str
             return None
         held = submission.state != SubmissionState.RECEIVED
         # The job came back while the state says that somebody works on it: that worker is gone.
-        if held and not _retry_or_fail(session, submission, config=config, actor=actor, reason="its worker was lost"):
+        lost = "its worker was lost"
+        if held and not _retry_or_fail(session, submission, config=config, actor=actor, reason=lost, now=now):
             return None
         submission.attempts += 1
         submission.progress = None
-        submission.deadline = _now() + timedelta(seconds=config.scoring_deadline_seconds)
+        submission.deadline = now + timedelta(seconds=config.scoring_deadline_seconds)
         submissions.transition(session, submission, SubmissionState.VALIDATING, actor=actor)
         snapshot = session.get_one(models.Snapshot, submission.snapshot_id)
         return _Attempt(
@@ -300,6 +345,8 @@ def _run(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str) -
         references = snapshots.get_references(
             session, snapshot, split=attempt.split, strategy=attempt.strategy, data_dir=config.data_dir
         )
+    with sessions.begin() as session:
+        _lock_held(session, attempt, SubmissionState.SCORING)
     score = score_actions(measurements.select(attempt.split), actions.table, references)
     _record(sessions, attempt, score, actions=actions, actor=actor)
 
@@ -362,14 +409,16 @@ def _give_back(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: 
             submission = _lock_held(session, attempt, SubmissionState.VALIDATING, SubmissionState.SCORING)
         except _LostAttemptError:
             return
-        if _retry_or_fail(session, submission, config=config, actor=actor, reason=reason):
+        if _retry_or_fail(session, submission, config=config, actor=actor, reason=reason, now=_now()):
             jobs.defer_scoring(session, submission.id, delay=FIRST_RETRY * 2 ** (attempt.number - 1))
 
 
-def _retry_or_fail(session: Session, submission: models.Submission, *, config: Config, actor: str, reason: str) -> bool:
+def _retry_or_fail(
+    session: Session, submission: models.Submission, *, config: Config, actor: str, reason: str, now: datetime
+) -> bool:
     """Send a submission back to `received` and return True, or, where it has had all its attempts, let it fail."""
     if submission.attempts < config.scoring_attempts:
-        submission.deadline = _now() + submissions.QUEUE_DEADLINE
+        submission.deadline = now + submissions.QUEUE_DEADLINE
         submissions.transition(session, submission, SubmissionState.RECEIVED, actor=actor, reason=reason)
         return True
     tries = "1 attempt" if submission.attempts == 1 else f"{submission.attempts} attempts"

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Select, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.errors import ContentError, ForbiddenError, NotFoundError, StateError
+from app.errors import ForbiddenError, NotFoundError, StateError
 from app.evaluator.strategies import Strategy
 from app.files.snapshot import UnknownSplitError
 from app.services import allowance, jobs
 from app.services.accounts import Identity
+from app.services.anonymity import hide_actor, hide_filename, hides_team, is_anonymous, shown_link, shown_team
+from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes, ensure_method
+from app.services.method_notes import InvalidSubmissionError as InvalidSubmissionError
 from app.services.paging import parse_moment, read_cursor, write_cursor
 from app.services.snapshots import SnapshotNotFrozenError, get_snapshot, labels_hidden, list_splits
 from app.services.uploads import StoredFile
@@ -24,8 +28,6 @@ from app.services.uploads import StoredFile
 SYSTEM = "system"
 QUEUE_DEADLINE = timedelta(hours=24)
 WORKER_SILENCE_SECONDS = 60
-MAX_METHOD_NAME = 200
-MAX_DESCRIPTION = 2000
 
 
 class SubmissionState(StrEnum):
@@ -47,7 +49,8 @@ class SubmissionState(StrEnum):
         return self in (SubmissionState.RECEIVED, SubmissionState.VALIDATING, SubmissionState.SCORING)
 
 
-# What may follow what. A state that a job holds can go back to `received` when its worker was lost or failed.
+# What may follow what. A state that a job holds can go back to `received` when its worker was lost or failed. What was
+# withdrawn before it was scored, and so cancelled, may be submitted again; what has a score stays withdrawn.
 TRANSITIONS: dict[SubmissionState, frozenset[SubmissionState]] = {
     SubmissionState.RECEIVED: frozenset(
         {SubmissionState.VALIDATING, SubmissionState.FAILED, SubmissionState.WITHDRAWN}
@@ -75,7 +78,7 @@ TRANSITIONS: dict[SubmissionState, frozenset[SubmissionState]] = {
     SubmissionState.PUBLISHED: frozenset({SubmissionState.WITHDRAWN}),
     SubmissionState.REJECTED: frozenset({SubmissionState.WITHDRAWN}),
     SubmissionState.FAILED: frozenset({SubmissionState.RECEIVED, SubmissionState.WITHDRAWN}),
-    SubmissionState.WITHDRAWN: frozenset(),
+    SubmissionState.WITHDRAWN: frozenset({SubmissionState.RECEIVED}),
 }
 
 
@@ -100,26 +103,28 @@ class HiddenLabelsError(ForbiddenError):
     title = "The labels of this split are hidden"
 
 
-class InvalidSubmissionError(ContentError):
-    """A field of the submission's form is empty, too long or unknown."""
-
-    code = "invalid_submission"
-    title = "The submission cannot be accepted"
-
-
 @dataclass(frozen=True)
 class SubmissionDetails:
     """A submission as its readers see it.
 
-    `queue_place` is 1 for the next one to be scored and None where it does not wait; `is_mine` tells whether the reader
-    belongs to its team, and with that may publish or withdraw it.
+    `queue_place` is 1 for the next one to be scored and None where it does not wait; `was_cancelled` tells that it was
+    withdrawn before it had a score, and may be queued again; `is_mine` tells whether the reader
+    belongs to its team, and with that may publish or withdraw it. `is_anonymous` tells whether its team is hidden from
+    others, `hides_team` whether from this reader: then `team` is "anonymous", and links and the file's name are too.
     """
 
     id: str
     method: str
+    version: str | None
     team: str
+    is_anonymous: bool
+    hides_team: bool
+    anonymous_until: datetime | None
     is_control: bool
     description: str | None
+    paper_url: str | None
+    code_url: str | None
+    hardware: str | None
     snapshot: str
     snapshot_sha256: str
     kind: str
@@ -129,6 +134,7 @@ class SubmissionDetails:
     actions_sha256: str
     actions_bytes: int
     state: SubmissionState
+    was_cancelled: bool
     is_current: bool
     is_baseline: bool
     is_verified: bool
@@ -185,38 +191,47 @@ def accept_submission(
     description: str | None,
     upload: StoredFile,
     filename: str,
+    notes: SubmissionNotes = NO_NOTES,
     now: datetime | None = None,
 ) -> Accepted:
     """Take in an uploaded action file: a row, its first event and its scoring job appear together or not at all.
 
     The same bytes by the same team for the same snapshot, split and strategy are the submission that exists; where that
-    one failed on our side, it is tried again. Raises where the team's allowance is spent.
+    one failed on our side or was cancelled, it is tried again. Raises where the team's allowance is spent.
     """
     now = now or _now()
     snapshot = get_snapshot(session, snapshot_name)
     check_target(session, snapshot, split=split)
-    method = _ensure_method(session, account, name=method_name.strip(), description=description)
-    target = {"snapshot_id": snapshot.id, "split": split, "strategy": strategy.value, "actions_sha256": upload.sha256}
-    allowance.charge_new(session, account, snapshot, target=target, now=now)
-    upload.keep()
-    fields = {
-        "id": models.new_submission_id(),
+    name = method_name.strip()
+    target = {
         "team_id": account.team_id,
-        "method_id": method.id,
-        "account_id": account.id,
         "snapshot_id": snapshot.id,
         "split": split,
         "strategy": strategy.value,
         "actions_sha256": upload.sha256,
+    }
+    if _is_of_another_method(session, target, name=name):
+        check_notes(name, description, notes, now=now)
+        return _accept_again(session, target, actor=account.name, now=now)
+    method = ensure_method(session, account, name=name, description=description, notes=notes, now=now)
+    allowance.charge_new(session, account, snapshot, target=target, now=now)
+    upload.keep()
+    fields = {
+        **target,
+        "id": models.new_submission_id(),
+        "method_id": method.id,
+        "account_id": account.id,
         "actions_bytes": upload.size,
         "filename": filename,
+        "version": notes.version,
+        "hardware": notes.hardware,
         "deadline": now + QUEUE_DEADLINE,
         "charged_at": now,
     }
     added = insert(models.Submission).values(**fields).on_conflict_do_nothing(constraint="uq_submissions_same_bytes")
     submission_id = session.scalar(added.returning(models.Submission.id))
     if submission_id is None:
-        return _accept_again(session, fields, actor=account.name)
+        return _accept_again(session, target, actor=account.name, now=now, notes=notes)
     session.add(
         models.SubmissionEvent(
             submission_id=submission_id, from_state=None, to_state=SubmissionState.RECEIVED.value, actor=account.name
@@ -232,7 +247,8 @@ def transition(
 ) -> None:
     """Move a locked submission to another state and write the event; `TransitionError` where that is not allowed."""
     from_state = SubmissionState(submission.state)
-    if to_state not in TRANSITIONS[from_state]:
+    is_over = from_state is SubmissionState.WITHDRAWN and not was_cancelled(submission)
+    if is_over or to_state not in TRANSITIONS[from_state]:
         raise TransitionError(f"Submission {submission.id} is {from_state}; it cannot become {to_state}.")
     submission.state = to_state.value
     if not to_state.is_waiting:
@@ -262,6 +278,12 @@ def note_event(session: Session, submission: models.Submission, *, actor: str, r
         )
     )
     session.flush()
+
+
+def was_cancelled(submission: models.Submission) -> bool:
+    """Whether a submission was withdrawn while it waited or was worked on: the file has neither score nor problems."""
+    is_withdrawn = submission.state == SubmissionState.WITHDRAWN
+    return is_withdrawn and submission.scored_at is None and not submission.problems
 
 
 def find_locked(session: Session, submission_id: str) -> models.Submission | None:
@@ -300,15 +322,18 @@ def withdraw_submission(
 
 
 def retry_submission(session: Session, submission_id: str, *, account: Identity) -> SubmissionDetails:
-    """Put a submission that failed on our side back into the queue with all its attempts."""
+    """Put a submission that failed on our side, or was cancelled, back into the queue with all its attempts."""
     submission = lock_own(session, submission_id, account=account)
-    _requeue_failed(session, submission, actor=account.name, reason="tried again by its team")
+    _requeue(session, submission, actor=account.name, reason="tried again by its team", now=_now())
     return get_submission(session, submission_id, account=account)
 
 
-def get_submission(session: Session, submission_id: str, *, account: Identity | None) -> SubmissionDetails:
+def get_submission(
+    session: Session, submission_id: str, *, account: Identity | None, now: datetime | None = None
+) -> SubmissionDetails:
     """Return a submission: to its team always, to others once it is published, and then also when it was withdrawn."""
-    found = session.execute(_details_query().where(models.Submission.id == submission_id)).mappings().one_or_none()
+    query = _details_query(account, now=now).where(models.Submission.id == submission_id)
+    found = session.execute(query).mappings().one_or_none()
     if found is None or not _may_see(found, account):
         raise UnknownSubmissionError(f"There is no submission {submission_id!r}, or it is not published.")
     return _read_details(found, account)
@@ -318,31 +343,39 @@ def list_submissions(
     session: Session, *, account: Identity, limit: int = 50, cursor: str | None = None
 ) -> SubmissionPage:
     """Return the submissions of the account's teams, newest first."""
-    query = _details_query().where(models.Submission.team_id.in_(account.team_ids))
+    query = _details_query(account).where(models.Submission.team_id.in_(account.team_ids))
     return _list_page(session, query, account=account, limit=limit, cursor=cursor)
 
 
 def list_method_submissions(
-    session: Session, *, method: str, account: Identity | None, limit: int = 50, cursor: str | None = None
+    session: Session,
+    *,
+    method: str,
+    account: Identity | None,
+    limit: int = 50,
+    cursor: str | None = None,
+    now: datetime | None = None,
 ) -> SubmissionPage:
     """Return the submissions of the methods of this name that the reader may see, newest first."""
     visible = models.Submission.state == SubmissionState.PUBLISHED
     if account is not None:
         visible = or_(visible, models.Submission.team_id.in_(account.team_ids))
-    query = _details_query().where(models.Method.name == method, visible)
+    query = _details_query(account, now=now).where(models.Method.name == method, visible)
     return _list_page(session, query, account=account, limit=limit, cursor=cursor)
 
 
-def list_events(session: Session, submission_id: str, *, account: Identity | None) -> tuple[SubmissionChange, ...]:
+def list_events(
+    session: Session, submission_id: str, *, account: Identity | None, now: datetime | None = None
+) -> tuple[SubmissionChange, ...]:
     """Return what happened to a submission, oldest first."""
-    get_submission(session, submission_id, account=account)
+    details = get_submission(session, submission_id, account=account, now=now)
     event = models.SubmissionEvent
     query = select(event).where(event.submission_id == submission_id).order_by(event.id)
     return tuple(
         SubmissionChange(
             from_state=None if found.from_state is None else SubmissionState(found.from_state),
             to_state=SubmissionState(found.to_state),
-            actor=found.actor,
+            actor=hide_actor(found.actor) if details.hides_team else found.actor,
             reason=found.reason,
             at=found.at,
         )
@@ -379,37 +412,34 @@ def check_target(session: Session, snapshot: models.Snapshot, *, split: str) -> 
         raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {snapshot.name} are hidden.")
 
 
-def _ensure_method(session: Session, account: Identity, *, name: str, description: str | None) -> models.Method:
-    if not name or len(name) > MAX_METHOD_NAME or not name.isprintable():
-        raise InvalidSubmissionError(f"A method's name has 1 to {MAX_METHOD_NAME} printable characters.")
-    if description is not None and len(description) > MAX_DESCRIPTION:
-        raise InvalidSubmissionError(f"A method's description has at most {MAX_DESCRIPTION} characters.")
-    # An update, so that the statement also returns a row that exists or that another request is adding just now.
-    added = insert(models.Method).values(
-        team_id=account.team_id, name=name, description=description, is_control=account.is_control
-    )
-    ensured = added.on_conflict_do_update(
-        index_elements=["team_id", "name"],
-        set_={"description": func.coalesce(added.excluded.description, models.Method.description)},
-    )
-    return session.scalars(ensured.returning(models.Method)).one()
+def _is_of_another_method(session: Session, target: Mapping[str, Any], *, name: str) -> bool:
+    """Whether the team has submitted these bytes for this target already, under another method's name."""
+    query = select(models.Method.name).join(models.Submission, models.Submission.method_id == models.Method.id)
+    found = session.scalar(query.where(*_same_target(target)))
+    return found is not None and found != name
 
 
-def _accept_again(session: Session, fields: dict[str, Any], *, actor: str) -> Accepted:
-    same = ("team_id", "snapshot_id", "split", "strategy", "actions_sha256")
-    query = select(models.Submission.id).where(*(getattr(models.Submission, name) == fields[name] for name in same))
-    submission = find_locked(session, session.scalars(query).one())
+def _accept_again(
+    session: Session, target: Mapping[str, Any], *, actor: str, now: datetime, notes: SubmissionNotes = NO_NOTES
+) -> Accepted:
+    submission = find_locked(session, session.scalars(select(models.Submission.id).where(*_same_target(target))).one())
     assert submission is not None
-    if submission.state == SubmissionState.FAILED:
-        _requeue_failed(session, submission, actor=actor, reason="uploaded again")
+    submission.version = notes.version or submission.version
+    submission.hardware = notes.hardware or submission.hardware
+    if submission.state == SubmissionState.FAILED or was_cancelled(submission):
+        _requeue(session, submission, actor=actor, reason="uploaded again", now=now)
     return Accepted(submission.id, created=False)
 
 
-def _requeue_failed(session: Session, submission: models.Submission, *, actor: str, reason: str) -> None:
-    allowance.charge_again(session, submission, now=_now())
+def _same_target(target: Mapping[str, Any]) -> list[ColumnElement[bool]]:
+    return [getattr(models.Submission, name) == value for name, value in target.items()]
+
+
+def _requeue(session: Session, submission: models.Submission, *, actor: str, reason: str, now: datetime) -> None:
+    allowance.charge_again(session, submission, now=now)
     submission.attempts = 0
     submission.failure_reason = None
-    submission.deadline = _now() + QUEUE_DEADLINE
+    submission.deadline = now + QUEUE_DEADLINE
     transition(session, submission, SubmissionState.RECEIVED, actor=actor, reason=reason)
     jobs.defer_scoring(session, submission.id)
 
@@ -425,25 +455,31 @@ def lock_own(session: Session, submission_id: str, *, account: Identity) -> mode
     return submission
 
 
-def _details_query() -> Select[Any]:
+def _details_query(reader: Identity | None, *, now: datetime | None = None) -> Select[Any]:
     submission, method, team, snapshot = models.Submission, models.Method, models.Team, models.Snapshot
+    now = now or _now()
     waiting = select(
         submission.id, func.row_number().over(order_by=(submission.created_at, submission.id)).label("place")
     )
     queue = waiting.where(submission.state == SubmissionState.RECEIVED).subquery()
+    shown: tuple[Any, ...] = (
+        method.name.label("method"),
+        method.description,
+        shown_link(method.paper_url, reader, now=now).label("paper_url"),
+        shown_link(method.code_url, reader, now=now).label("code_url"),
+        method.anonymous_until,
+        is_anonymous(now).label("is_anonymous"),
+        hides_team(reader, now=now).label("hides_team"),
+        (method.is_control | team.is_control).label("is_control"),
+        method.is_baseline,
+        shown_team(reader, now=now).label("team"),
+        snapshot.name.label("snapshot"),
+        func.coalesce(snapshot.manifest["full_sha256"].as_string(), snapshot.sha256).label("snapshot_sha256"),
+        snapshot.kind,
+        queue.c.place.label("queue_place"),
+    )
     return (
-        select(
-            submission,
-            method.name.label("method"),
-            method.description,
-            (method.is_control | team.is_control).label("is_control"),
-            method.is_baseline,
-            team.name.label("team"),
-            snapshot.name.label("snapshot"),
-            func.coalesce(snapshot.manifest["full_sha256"].as_string(), snapshot.sha256).label("snapshot_sha256"),
-            snapshot.kind,
-            queue.c.place.label("queue_place"),
-        )
+        select(submission, *shown)
         .join(method, method.id == submission.method_id)
         .join(team, team.id == submission.team_id)
         .join(snapshot, snapshot.id == submission.snapshot_id)
@@ -462,9 +498,11 @@ def _read_details(found: Any, account: Identity | None) -> SubmissionDetails:
     converted: dict[str, Any] = {
         "strategy": Strategy(submission.strategy),
         "state": SubmissionState(submission.state),
+        "was_cancelled": was_cancelled(submission),
         "is_mine": account is not None and submission.team_id in account.team_ids,
         "problems": tuple(submission.problems),
         "warnings": tuple(submission.warnings),
+        "filename": hide_filename(submission.filename) if found["hides_team"] else submission.filename,
     }
     names = [field.name for field in fields(SubmissionDetails) if field.name not in converted]
     plain = {name: found[name] if name in found else getattr(submission, name) for name in names}

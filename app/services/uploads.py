@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import hashlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -31,6 +33,7 @@ CHUNK_BYTES = 1 << 20
 ORPHAN_SECONDS = 24 * 3600
 MAX_FIELDS = 32
 MAX_FIELD_BYTES = 64 * 1024
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class UploadTooLargeError(AppError):
@@ -47,6 +50,14 @@ class BrokenUploadError(AppError):
     status = 400
     code = "broken_upload"
     title = "The upload is incomplete or malformed"
+
+
+class StorageFullError(AppError):
+    """There is no room for the file on the server's disk."""
+
+    status = 507
+    code = "storage_full"
+    title = "The server's disk is full"
 
 
 class MissingFileError(ContentError):
@@ -73,10 +84,11 @@ class StoredFile:
         place = upload_path(self.data_dir, self.sha256)
         if self.path == place:
             return place
-        place.parent.mkdir(parents=True, exist_ok=True)
-        self.path.replace(place)
-        os.utime(place)
-        sync_path(place.parent)
+        with _telling_full():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            self.path.replace(place)
+            os.utime(place)
+            sync_path(place.parent)
         return place
 
     def discard(self) -> None:
@@ -96,27 +108,45 @@ class UploadWriter:
         self._data_dir = data_dir
         self._limit_bytes = limit_bytes
         self._digest = hashlib.sha256()
-        self._file = _open_incoming(data_dir)
+        with _telling_full():
+            self._file = _open_incoming(data_dir)
         self._path = Path(self._file.name)
+        self._full: StorageFullError | None = None
         self.size = 0
         self.excess = 0
 
     def write(self, chunk: bytes) -> None:
-        """Append a chunk; one that passes the limit, and all that follow, are counted in `excess` and not stored."""
-        if self.excess or self.size + len(chunk) > self._limit_bytes:
+        """Append a chunk; one that passes the limit, and all that follow, are counted in `excess` and not stored.
+
+        So are those for which the disk has no room: what was written makes room again at once, and `finish` tells.
+        """
+        if self._full or self.excess or self.size + len(chunk) > self._limit_bytes:
             self.excess += len(chunk)
             return
+        try:
+            with _telling_full():
+                _write_whole(self._file, chunk)
+        except StorageFullError as exc:
+            self._full = exc
+            self.excess += len(chunk)
+            os.ftruncate(self._file.fileno(), 0)
+            return
         self._digest.update(chunk)
-        self._file.write(chunk)
         self.size += len(chunk)
 
     def finish(self) -> StoredFile:
-        """Flush to disk and return the whole file; raises `UploadTooLargeError` where it passed the limit."""
+        """Flush to disk and return the whole file.
+
+        Raises `StorageFullError` where there was no room for it, `UploadTooLargeError` where it passed the limit.
+        """
+        if self._full:
+            self.abandon()
+            raise self._full
         if self.excess:
             self.abandon()
             raise UploadTooLargeError(f"The file is larger than the limit of {_format_bytes(self._limit_bytes)}.")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with _telling_full():
+            os.fsync(self._file.fileno())
         return StoredFile(self._digest.hexdigest(), self.size, self._path, self._data_dir)
 
     def abandon(self) -> None:
@@ -138,10 +168,14 @@ class ReceivedForm:
     upload: StoredFile | None = None
     _writer: UploadWriter | None = None
 
-    def require_upload(self) -> StoredFile:
-        """Return the file or raise `MissingFileError`."""
+    def require_upload(self, *, sha256: str | None = None) -> StoredFile:
+        """Return the file or raise `MissingFileError`; `BrokenUploadError` where it lacks the hash it should have."""
         if self.upload is None:
             raise MissingFileError("Send the action file in the form field `file`.")
+        if sha256 is not None and sha256 != self.upload.sha256:
+            raise BrokenUploadError(
+                "The file arrived with other bytes than `sha256` says; nothing was stored. Send it again."
+            )
         return self.upload
 
     def close(self) -> None:
@@ -252,6 +286,7 @@ class _Reception:
         self._field_value = bytearray()
         self._in_file = False
         self._ended = False
+        self._refusal: StorageFullError | None = None
         callbacks: MultipartCallbacks = {
             "on_part_begin": self._begin_part,
             "on_header_field": self._add_header_name,
@@ -285,6 +320,8 @@ class _Reception:
 
     def finish(self) -> ReceivedForm:
         self.flush()
+        if self._refusal is not None:
+            raise self._refusal
         if not self._ended and not self.hopeless:
             raise BrokenUploadError("The upload ended before the form did.")
         if self._writer is not None:
@@ -325,7 +362,11 @@ class _Reception:
             raise BrokenUploadError("Send one file, in one field `file`.")
         if filename:
             self._form.filename = clean_filename(filename.decode("utf-8", "replace"))
-            self._writer = UploadWriter(self._data_dir, limit_bytes=self._limit_bytes)
+            try:
+                self._writer = UploadWriter(self._data_dir, limit_bytes=self._limit_bytes)
+            except StorageFullError as exc:
+                # Told at the end: a client that is still sending does not listen yet.
+                self._refusal = exc
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
         if self._in_file:
@@ -357,16 +398,36 @@ def clean_filename(name: str) -> str:
     return printable[-200:] or "actions"
 
 
-def _open_incoming(data_dir: Path) -> BinaryIO:
+def _open_incoming(data_dir: Path) -> FileIO:
     folder = incoming_dir(data_dir)
     folder.mkdir(parents=True, exist_ok=True)
     while True:
-        incoming = (folder / secrets.token_hex(16)).open("xb")
+        # Without a buffer what finds no room is known at once, and closing cannot fail.
+        incoming = (folder / secrets.token_hex(16)).open("xb", buffering=0)
         fcntl.flock(incoming, fcntl.LOCK_EX)
         # A sweep between these two lines takes the file away before it is locked; then another one is made.
         if os.fstat(incoming.fileno()).st_nlink:
             return incoming
         incoming.close()
+
+
+def _write_whole(file: FileIO, chunk: bytes) -> None:
+    """Write all of a chunk: a file without a buffer may take a part of it at a time."""
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+@contextmanager
+def _telling_full() -> Iterator[None]:
+    """Turn the system's word that there is no room left into ours."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno not in NO_SPACE:
+            raise
+        message = "The server's disk is full, so nothing of the file was kept. Its operator has to make room first."
+        raise StorageFullError(message) from exc
 
 
 def _list_files(folder: Path) -> list[Path]:

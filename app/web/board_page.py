@@ -16,6 +16,7 @@ from app.evaluator.strategies import Strategy
 from app.plots.captions import STRATEGY_ADJECTIVES, Caption, describe_data, describe_oracle, describe_realised
 from app.plots.palette import CONTROL_STYLE, METHOD_STYLES, LineStyle, pick_method_style
 from app.plots.traces import FrontierLines, MethodLine, OperatingPoint
+from app.services.accounts import Identity
 from app.services.board_lines import WHOLE, BoardKey, list_frontiers, list_operating_points
 from app.services.leaderboard import BoardRow, Leaderboard, get_leaderboard, list_board_curves
 from app.services.measurements import labels_hidden
@@ -116,8 +117,10 @@ class BoardPage:
     submit_command: str
 
 
-def load_board_page(session: Session, query: BoardQuery, *, server: str, data_dir: Path) -> BoardPage | None:
-    """Return the board that `query` asks for, or None where no snapshot is frozen yet.
+def load_board_page(
+    session: Session, query: BoardQuery, *, reader: Identity | None, server: str, data_dir: Path
+) -> BoardPage | None:
+    """Return the board that `query` asks for as `reader` may see it, or None where no snapshot is frozen yet.
 
     `server` is the address under which the reader knows this one.
 
@@ -137,6 +140,7 @@ def load_board_page(session: Session, query: BoardQuery, *, server: str, data_di
         strategy=query.strategy,
         model=query.model,
         benchmark=query.benchmark,
+        reader=reader,
     )
     key = BoardKey(query.model, query.benchmark)
     frontier = list_frontiers(session, snapshot, split=split, board=key).get(query.strategy)

@@ -14,12 +14,13 @@ from app.services.accounts import act_for_team
 from app.services.demo_progress import find_demo_progress
 from app.services.methods import get_methods
 from app.services.snapshot_summaries import list_summaries
+from app.services.submission_forms import SubmissionForm, ValidationForm
 from app.web.board_page import BoardQuery, load_board_page
 from app.web.security import AccountDep, ConfigDep, FormDep, ReaderDep, SessionDep
 from app.web.snapshot_page import SnapshotQuery, load_snapshot_page
 from app.web.static import static_file
 from app.web.submission_page import BoardChoice, load_submission_page
-from app.web.submit_page import load_submit_page, read_check_fields, read_submit_fields
+from app.web.submit_page import load_submit_page, read_page_form
 from app.web.templating import render_page
 from app.web.vendor import PLOTLY_PATH, plotly_script
 
@@ -60,7 +61,8 @@ def show_board(
     query: Annotated[BoardQuery, Depends(read_board_query)],
 ) -> Response:
     """Show the board."""
-    page = load_board_page(session, query, server=str(request.base_url).rstrip("/"), data_dir=config.data_dir)
+    server = str(request.base_url).rstrip("/")
+    page = load_board_page(session, query, reader=reader, server=server, data_dir=config.data_dir)
     demo = find_demo_progress(config.data_dir)
     running = demo if demo is not None and demo.state == "running" else None
     return render_page(request, "board.html" if page else "no_board.html", reader=reader, page=page, demo=running)
@@ -155,7 +157,7 @@ def show_submit(
 @router.post("/submit")
 def submit(form: FormDep, account: AccountDep, session: SessionDep) -> Response:
     """Take in an action file and go to its page."""
-    fields = read_submit_fields(form)
+    fields = read_page_form(form, SubmissionForm)
     accepted = submissions.accept_submission(
         session,
         account=act_for_team(session, account, fields.team),
@@ -164,8 +166,9 @@ def submit(form: FormDep, account: AccountDep, session: SessionDep) -> Response:
         strategy=fields.strategy,
         method_name=fields.method,
         description=fields.description,
-        upload=form.require_upload(),
+        upload=form.require_upload(sha256=fields.sha256),
         filename=form.filename,
+        notes=fields.notes(),
     )
     return RedirectResponse(f"/submissions/{accepted.submission_id}", status_code=303)
 
@@ -173,15 +176,18 @@ def submit(form: FormDep, account: AccountDep, session: SessionDep) -> Response:
 @router.post("/check")
 def check(request: Request, form: FormDep, account: AccountDep, session: SessionDep, config: ConfigDep) -> Response:
     """Check an action file as a submission would be, and store nothing."""
-    fields = read_check_fields(form)
+    fields = read_page_form(form, ValidationForm)
     checked = scoring.check_upload(
         session,
         snapshot_name=fields.snapshot,
         split=fields.split,
         strategy=fields.strategy,
-        upload=form.require_upload(),
+        upload=form.require_upload(sha256=fields.sha256),
         filename=form.filename,
         config=config,
+        method_name=fields.method,
+        description=fields.description,
+        notes=fields.notes(),
     )
     return render_page(request, "checked.html", reader=account, checked=checked, filename=form.filename)
 

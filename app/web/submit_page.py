@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 from urllib.parse import urlencode
 
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
 from app.config import Config
 from app.evaluator.measurements import ALL_SPLITS, SPLITS
 from app.evaluator.strategies import Strategy
-from app.services.accounts import MAX_TEAM_NAME, Identity, list_team_names
+from app.services.accounts import Identity, list_team_names
+from app.services.method_notes import MAX_DESCRIPTION, MAX_METHOD_NAME
 from app.services.snapshots import list_snapshots
-from app.services.submissions import MAX_DESCRIPTION, MAX_METHOD_NAME
+from app.services.submission_forms import read_form
 from app.services.uploads import ReceivedForm
 from app.web.formatting import split_title
+
+Form = TypeVar("Form", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -35,22 +38,6 @@ class SubmitPage:
     max_description: int
     sign_in_address: str
     command: str
-
-
-class CheckFields(BaseModel):
-    """The target that a file is checked against."""
-
-    snapshot: str
-    strategy: Strategy
-    split: str = ALL_SPLITS
-
-
-class SubmitFields(CheckFields):
-    """The target of a submission and the method it is one of."""
-
-    method: str = Field(min_length=1, max_length=MAX_METHOD_NAME)
-    description: str | None = Field(default=None, max_length=MAX_DESCRIPTION)
-    team: str | None = Field(default=None, max_length=MAX_TEAM_NAME)
 
 
 def load_submit_page(
@@ -82,22 +69,6 @@ def load_submit_page(
     )
 
 
-def read_check_fields(form: ReceivedForm) -> CheckFields:
-    """Return a form's target, or refuse it with the fields that are wrong."""
-    try:
-        return CheckFields.model_validate(_drop_empty(form))
-    except ValidationError as exc:
-        raise RequestValidationError(exc.errors()) from exc
-
-
-def read_submit_fields(form: ReceivedForm) -> SubmitFields:
-    """Return a form's target and method, or refuse it with the fields that are wrong."""
-    try:
-        return SubmitFields.model_validate(_drop_empty(form))
-    except ValidationError as exc:
-        raise RequestValidationError(exc.errors()) from exc
-
-
-def _drop_empty(form: ReceivedForm) -> dict[str, str]:
-    """Browsers send a field that was left blank as an empty text."""
-    return {name: value for name, value in form.fields.items() if value.strip()}
+def read_page_form(form: ReceivedForm, model: type[Form]) -> Form:
+    """Return the form's fields that are of the submission; a page may send others."""
+    return read_form({name: value for name, value in form.fields.items() if name in model.model_fields}, model)

@@ -36,6 +36,11 @@ def is_sha256(column: str) -> CheckConstraint:
     return CheckConstraint(f"{column} ~ '^[0-9a-f]{{64}}$'", name=column)
 
 
+def is_web_address(column: str) -> CheckConstraint:
+    """A link that pages show: nothing that a browser would run."""
+    return CheckConstraint(f"{column} ~ '^https?://[^[:space:]]+$' AND length({column}) <= 500", name=column)
+
+
 class Base(DeclarativeBase):
     """Declarative base with a name for every constraint."""
 

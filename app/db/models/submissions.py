@@ -27,6 +27,7 @@ from app.db.models.declarative import (
     is_sha256,
     is_split_or_all,
     is_strategy,
+    is_web_address,
     one_of,
     primary_key,
     reference,
@@ -60,12 +61,18 @@ class Method(Base):
         UniqueConstraint("team_id", "name"),
         UniqueConstraint("team_id", "id"),
         CheckConstraint("name <> '' AND length(name) <= 200", name="name"),
+        is_web_address("paper_url"),
+        is_web_address("code_url"),
     )
 
     id: Mapped[int] = primary_key()
     team_id: Mapped[int] = reference("teams.id")
     name: Mapped[str]
     description: Mapped[str | None]
+    paper_url: Mapped[str | None]
+    code_url: Mapped[str | None]
+    # Until then nobody but the team and the organisers learns whose method it is.
+    anonymous_until: Mapped[datetime | None]
     is_control: Mapped[bool] = mapped_column(server_default=text("false"))
     # Marked by an organiser: shown as a baseline, and ranked like any other method, unlike a control.
     is_baseline: Mapped[bool] = mapped_column(server_default=text("false"))
@@ -106,6 +113,8 @@ class Submission(Base):
         one_of("state", SUBMISSION_STATES, name="state"),
         is_sha256("actions_sha256"),
         CheckConstraint("actions_bytes >= 0", name="actions_bytes"),
+        CheckConstraint("version <> '' AND length(version) <= 50", name="version"),
+        CheckConstraint("hardware <> '' AND length(hardware) <= 500", name="hardware"),
         CheckConstraint("n_settings >= 1", name="n_settings"),
         CheckConstraint("attempts >= 0", name="attempts"),
         is_fraction("progress"),
@@ -127,6 +136,8 @@ class Submission(Base):
     actions_sha256: Mapped[str]
     actions_bytes: Mapped[int] = mapped_column(BigInteger)
     filename: Mapped[str]
+    version: Mapped[str | None]
+    hardware: Mapped[str | None]
     state: Mapped[str] = mapped_column(server_default="received")
     is_current: Mapped[bool] = mapped_column(server_default=text("false"))
     is_verified: Mapped[bool] = mapped_column(server_default=text("false"))
