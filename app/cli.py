@@ -423,11 +423,23 @@ def submit(
     method: Annotated[str, typer.Option(metavar="NAME", help="The method the file is of.", show_default=False)],
     split: SplitOption = "all",
     description: Annotated[str | None, typer.Option(help="What the method does.", show_default=False)] = None,
+    version: Annotated[str | None, typer.Option(help="The method's version.", show_default=False)] = None,
+    paper: Annotated[str | None, typer.Option(metavar="URL", help="Of the method's paper.", show_default=False)] = None,
+    code: Annotated[str | None, typer.Option(metavar="URL", help="Of the method's code.", show_default=False)] = None,
+    hardware: Annotated[str | None, typer.Option(help="What the method ran on.", show_default=False)] = None,
+    anonymous_until: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Hide your team until this date, in UTC.", show_default=False)
+    ] = None,
+    team: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The team it belongs to.", show_default="yours")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Have the server check the file; store nothing.")] = False,
+    wait: Annotated[bool, typer.Option(help="Wait for the score, or print the submission at once.")] = True,
     rows: Annotated[str, typer.Option(metavar="boards|settings|cells", help="What a table or CSV lists.")] = "boards",
     output_format: FormatOption = Format.TABLE,
 ) -> None:
     """Upload an action file, wait until it is scored, and print the score; the token is taken from OTBOARD_TOKEN."""
-    from app.cli_submit import submit_actions
+    from app.cli_submit import check_actions, submit_actions
 
     _check_rows(rows)
     if not server.startswith(("http://", "https://")):
@@ -438,11 +450,25 @@ def submit(
         raise typer.BadParameter("set it to the token of your account", param_hint="the variable OTBOARD_TOKEN")
     if not actions.is_file():
         raise UnreadableFileError(f"there is no file {actions}")
-    fields = {"snapshot": snapshot, "strategy": str(strategy), "split": split, "method": method}
-    if description:
-        fields["description"] = description
-    document = submit_actions(actions, server=server, token=token, fields=fields)
-    _print_score(document, output_format, rows=rows)
+    said = {
+        "description": description,
+        "version": version,
+        "paper_url": paper,
+        "code_url": code,
+        "hardware": hardware,
+        "anonymous_until": anonymous_until,
+        "team": team,
+    }
+    target = {"snapshot": snapshot, "strategy": str(strategy), "split": split, "method": method}
+    fields = target | {name: value for name, value in said.items() if value}
+    if dry_run:
+        _print_fields(check_actions(actions, server=server, token=token, fields=fields), output_format)
+        return
+    document = submit_actions(actions, server=server, token=token, fields=fields, wait=wait)
+    if wait:
+        _print_score(document, output_format, rows=rows)
+    else:
+        _print_fields(document, output_format)
 
 
 class UnreadableFileError(ContentError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -44,16 +44,38 @@ class NoScoreError(StateError):
 
 
 @dataclass(frozen=True)
+class Validation:
+    """What the server says of a file without problems that was checked and not submitted.
+
+    Attributes
+    ----------
+    actions_sha256 : of the file's bytes. n_rows, n_settings : what it holds.
+    n_cells_covered, n_cells : cells with actions, and cells of the split.
+    warnings : what is odd about it without being wrong. document : the server's whole answer.
+    """
+
+    actions_sha256: str
+    n_rows: int
+    n_settings: int
+    n_cells_covered: int
+    n_cells: int
+    warnings: tuple[Problem, ...]
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
 class SubmissionStatus:
     """Where a submission stands.
 
     Attributes
     ----------
-    id, state : as the server says.
+    id, state : as the server says. method : the method that it is of.
     queue_place : 1 is the next to be scored; None where it does not wait in the queue.
     worker_alive : whether a scoring worker lives; None where the submission needs none.
     progress : how far the file has been read, in [0, 1], or None.
+    estimated_seconds : until it is scored, or None where the server cannot tell.
     problems : of a rejected file. failure_reason : of a failed submission.
+    document : the server's whole answer.
     """
 
     id: str
@@ -63,6 +85,9 @@ class SubmissionStatus:
     progress: float | None
     problems: tuple[Problem, ...]
     failure_reason: str | None
+    method: str = ""
+    estimated_seconds: float | None = None
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class Client:
@@ -96,24 +121,46 @@ class Client:
         fields: Mapping[str, str],
         progress: Callable[[float], None] | None = None,
     ) -> SubmissionStatus:
-        """Upload an action file.
+        """Upload an action file; the same bytes again find the submission that they are.
 
         Parameters
         ----------
         actions : the file; it is streamed.
-        fields : `snapshot`, `split`, `strategy`, `method` and, if wanted, `description`.
-        progress : called with the share of the file that was read, 0 to 1.
+        fields : `snapshot`, `split`, `strategy`, `method` and, if wanted, `description`, `version`, `paper_url`,
+            `code_url`, `hardware`, `anonymous_until` (a date), `team`.
+        progress : called with the share of the file that was sent, 0 to 1.
         """
-        size = actions.stat().st_size
-        with actions.open("rb") as stream:
-            body = stream if progress is None else _Watched(stream, size=size, progress=progress)
-            answer = self._request(
-                "POST",
-                "/submissions",
-                data=dict(fields),
-                files={"file": (actions.name, body, "application/octet-stream")},
-            )
-        return _read_status(answer)
+        return _read_status(self._upload("/submissions", actions, fields=fields, progress=progress))
+
+    def validate(
+        self,
+        actions: Path,
+        *,
+        fields: Mapping[str, str],
+        progress: Callable[[float], None] | None = None,
+    ) -> Validation:
+        """Check an action file, and whatever else of `submit`'s fields is given, as a submission would be.
+
+        Nothing is stored. A file with problems is an `AppError` that lists them.
+        """
+        return _read_validation(self._upload("/validations", actions, fields=fields, progress=progress))
+
+    def find_same(self, sha256: str, *, snapshot: str, split: str, strategy: str) -> SubmissionStatus | None:
+        """Return the submission that bytes of this hash are for this target already, or None."""
+        page = self._request("GET", "/submissions", params={"actions_sha256": sha256})
+        target = (snapshot, split, strategy)
+        for item in page.get("items", ()):
+            if (item.get("snapshot"), item.get("split"), item.get("strategy")) == target:
+                return _read_status(item)
+        return None
+
+    def publish(self, submission_id: str) -> SubmissionStatus:
+        """Show a scored submission on the board."""
+        return _read_status(self._request("POST", f"/submissions/{submission_id}/publish"))
+
+    def withdraw(self, submission_id: str, *, reason: str | None = None) -> SubmissionStatus:
+        """Cancel a submission that waits or is being scored; take one that has a score off the board for good."""
+        return _read_status(self._request("POST", f"/submissions/{submission_id}/withdraw", json={"reason": reason}))
 
     def get_status(self, submission_id: str) -> SubmissionStatus:
         """Return where a submission stands."""
@@ -150,6 +197,15 @@ class Client:
                     raise
         watch(submission)
         return _require_end(submission)
+
+    def _upload(
+        self, path: str, actions: Path, *, fields: Mapping[str, str], progress: Callable[[float], None] | None
+    ) -> dict[str, Any]:
+        size = actions.stat().st_size
+        with actions.open("rb") as stream:
+            body = stream if progress is None else _Watched(stream, size=size, progress=progress)
+            file = (actions.name, body, "application/octet-stream")
+            return self._request("POST", path, data=dict(fields), files={"file": file})
 
     def _request(self, method: str, path: str, **content: Any) -> dict[str, Any]:
         try:
@@ -210,9 +266,21 @@ def _read_status(body: Mapping[str, Any]) -> SubmissionStatus:
             progress=body.get("progress"),
             problems=_read_problems(body.get("problems")),
             failure_reason=body.get("failure_reason"),
+            method=str(body.get("method") or ""),
+            estimated_seconds=body.get("estimated_seconds"),
+            document=body,
         )
     except KeyError as exc:
         raise UnreachableError(f"the server's answer lacks {exc}; this is not an OTBoard server's answer") from exc
+
+
+def _read_validation(body: Mapping[str, Any]) -> Validation:
+    names = ("actions_sha256", "n_rows", "n_settings", "n_cells_covered", "n_cells")
+    try:
+        read = {name: body[name] for name in names}
+    except KeyError as exc:
+        raise UnreachableError(f"the server's answer lacks {exc}; this is not an OTBoard server's answer") from exc
+    return Validation(**read, warnings=_read_problems(body.get("warnings")), document=body)
 
 
 def _read_problems(listed: Any) -> tuple[Problem, ...]:

@@ -46,6 +46,25 @@
     }
   }
 
+  // A table goes to the clipboard as a spreadsheet takes it. Where there is no clipboard (plain http to another host) the
+  // table is marked, so that the reader can copy it.
+  function setUpTableCopying(root) {
+    for (const button of root.querySelectorAll("button[data-copy-table]")) {
+      button.addEventListener("click", async () => {
+        const table = button.closest("table");
+        const rows = [...table.querySelectorAll("thead tr, tbody tr")].map((row) =>
+          [...row.cells].map((cell) => cell.textContent.trim().replace(/\s+/g, " ")).join("\t"));
+        if (navigator.clipboard) {
+          await navigator.clipboard.writeText(rows.join("\n"));
+          button.textContent = "Copied";
+        } else {
+          window.getSelection().selectAllChildren(table);
+          button.textContent = "Marked: copy it with your keyboard";
+        }
+      });
+    }
+  }
+
   // The server prints an address whose fragment is the token; a fragment never leaves the browser. It is put into the
   // form and taken out of the address, and the reader decides to send it.
   function setUpToken(root) {
@@ -122,10 +141,12 @@
     setUpPickers(root);
     setUpRows(root);
     setUpCopying(root);
+    setUpTableCopying(root);
     setUpToken(root);
   }
 
   setUp(document);
+  document.addEventListener("otboard:added", (event) => setUp(event.detail));
   follow(document.querySelector("main"));
   refresh(document.querySelector("main"));
 })();

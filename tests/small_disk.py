@@ -13,12 +13,15 @@ import pytest
 
 
 @contextmanager
-def mount_small_disk(folder: Path, *, kibibytes: int) -> Iterator[Path]:
-    """Mount a file system of this size at a folder for the length of a block; skip the test where that is refused."""
+def mount_small_disk(folder: Path, *, kibibytes: int, entries: int = 1000) -> Iterator[Path]:
+    """Mount a file system of this size, for so many files and folders, for the length of a block.
+
+    The test is skipped where that is refused.
+    """
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("a small disk can be mounted as root only; run the suite as root to test a full one")
     folder.mkdir(parents=True, exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={kibibytes}k,nr_inodes={entries}", "tmpfs", str(folder)]
     mounted = subprocess.run(command, check=False, capture_output=True, text=True)
     if mounted.returncode != 0:
         pytest.skip(f"this machine lets nobody mount a small disk: {mounted.stderr.strip()}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
@@ -36,9 +36,10 @@ class WithdrawalBody(BaseModel):
     openapi_extra=multipart(ValidationForm),
     responses=errors(400, 401, 403, 404, 409, 413, 422, 507),
 )
-def check_actions(form: FormDep, session: SessionDep, config: ConfigDep) -> ValidationOut:
+def check_actions(form: FormDep, account: AccountDep, session: SessionDep, config: ConfigDep) -> ValidationOut:
     """Check an action file as a submission would be, and store nothing."""
     target = read_form(form.fields, ValidationForm)
+    act_for_team(session, account, target.team)
     checked = scoring.check_upload(
         session,
         snapshot_name=target.snapshot,
@@ -87,10 +88,16 @@ def create_submission(form: FormDep, account: AccountDep, session: SessionDep, r
 
 @router.get("/submissions", summary="List my teams' submissions", responses=errors(401, 422))
 def list_submissions(
-    account: AccountDep, session: SessionDep, limit: LIMIT = 50, cursor: CURSOR = None
+    account: AccountDep,
+    session: SessionDep,
+    actions_sha256: Annotated[str | None, Query(pattern="^[0-9a-f]{64}$", description="Only of these bytes.")] = None,
+    limit: LIMIT = 50,
+    cursor: CURSOR = None,
 ) -> SubmissionPageOut:
     """List the submissions of the caller's teams, newest first."""
-    page = submissions.list_submissions(session, account=account, limit=limit, cursor=cursor)
+    page = submissions.list_submissions(
+        session, account=account, actions_sha256=actions_sha256, limit=limit, cursor=cursor
+    )
     return SubmissionPageOut.model_validate(page)
 
 

@@ -88,9 +88,10 @@ def ensure_method(
 
 
 def list_method_names(session: Session, account: Identity) -> tuple[str, ...]:
-    """Return the names of a team's methods."""
+    """Return the names of the methods of an account's teams."""
     method = models.Method
-    return tuple(session.scalars(select(method.name).where(method.team_id == account.team_id).order_by(method.name)))
+    query = select(method.name).where(method.team_id.in_(account.team_ids)).distinct().order_by(method.name)
+    return tuple(session.scalars(query))
 
 
 def _was_shown(session: Session, account: Identity, name: str, *, now: datetime) -> bool:

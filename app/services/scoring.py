@@ -151,7 +151,7 @@ def score_submission(
     followed by the next one, and of two attempts that run at once only the later one may write. One whose submission is
     withdrawn stops at its next step. The attempt's deadline counts from `now`.
     """
-    attempt = _begin(sessions, submission_id, config=config, actor=actor, now=now or _now())
+    attempt = _begin(sessions, submission_id, config=config, actor=actor, now=now)
     if attempt is None:
         return
     try:
@@ -287,8 +287,11 @@ def _get_open(session: Session, submission_id: str, *, account: Identity | None)
     return details
 
 
-def _begin(sessions: Sessions, submission_id: str, *, config: Config, actor: str, now: datetime) -> _Attempt | None:
+def _begin(
+    sessions: Sessions, submission_id: str, *, config: Config, actor: str, now: datetime | None = None
+) -> _Attempt | None:
     """Take the submission up: it becomes `validating` under a new attempt number, unless it needs no scoring."""
+    now = now or _now()
     with sessions.begin() as session:
         submission = submissions.find_locked(session, submission_id)
         if submission is None or not SubmissionState(submission.state).is_waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -174,6 +175,23 @@ def size(n_bytes: int) -> str:
     return plural(n_bytes, "byte")
 
 
+def problem_totals(problems: Iterable[Any]) -> list[tuple[str, int]]:
+    """Return how often each code occurs in a whole file, the most frequent first, from examples that know their totals.
+
+    Examples
+    --------
+    >>> problem_totals([{"code": "a", "count": 2}, {"code": "b", "count": 9}, {"code": "a", "count": 2}])
+    [('b', 9), ('a', 2)]
+    """
+    totals: dict[str, int] = {}
+    for problem in problems:
+        code, total = (
+            problem[key] if isinstance(problem, Mapping) else getattr(problem, key) for key in ("code", "count")
+        )
+        totals[code] = total
+    return sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+
+
 def strategy_title(strategy: str) -> str:
     """Return a strategy's name as a heading."""
     return STRATEGY_TITLES[Strategy(strategy)]
@@ -205,6 +223,7 @@ FILTERS: dict[str, Any] = {
     "places": places,
     "plural": plural,
     "points": points,
+    "problem_totals": problem_totals,
     "rank_reason": lambda reason: RANK_REASONS.get(reason, reason),
     "run_state_title": lambda state: RUN_STATE_TITLES.get(state, state),
     "size": size,

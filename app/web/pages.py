@@ -20,7 +20,7 @@ from app.web.security import AccountDep, ConfigDep, FormDep, ReaderDep, SessionD
 from app.web.snapshot_page import SnapshotQuery, load_snapshot_page
 from app.web.static import static_file
 from app.web.submission_page import BoardChoice, load_submission_page
-from app.web.submit_page import load_submit_page, read_page_form
+from app.web.submit_page import LIMITS, SubmitQuery, load_submit_page, read_page_form
 from app.web.templating import render_page
 from app.web.vendor import PLOTLY_PATH, plotly_script
 
@@ -148,10 +148,10 @@ def show_submit(
     strategy: Strategy = Strategy.DYNAMIC_EARLY_EXIT,
 ) -> Response:
     """Show the form that takes an action file."""
-    page = load_submit_page(
-        session, config=config, reader=reader, snapshot=snapshot or None, split=split, strategy=strategy
-    )
-    return render_page(request, "submit.html", reader=reader, page=page)
+    query = SubmitQuery(snapshot or None, split, strategy)
+    server = str(request.base_url).rstrip("/")
+    page = load_submit_page(session, query, reader=reader, config=config, server=server)
+    return render_page(request, "submit.html", reader=reader, page=page, limits=LIMITS)
 
 
 @router.post("/submit")
@@ -177,6 +177,7 @@ def submit(form: FormDep, account: AccountDep, session: SessionDep) -> Response:
 def check(request: Request, form: FormDep, account: AccountDep, session: SessionDep, config: ConfigDep) -> Response:
     """Check an action file as a submission would be, and store nothing."""
     fields = read_page_form(form, ValidationForm)
+    act_for_team(session, account, fields.team)
     checked = scoring.check_upload(
         session,
         snapshot_name=fields.snapshot,

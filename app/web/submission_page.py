@@ -26,8 +26,8 @@ from app.services.submissions import (
     SubmissionState,
     get_submission,
     list_events,
-    worker_alive,
 )
+from app.services.waiting import find_wait
 from app.web.board_page import describe_place
 from app.web.figures import FigureView, load_lines, show_board_figure
 from app.web.formatting import percent, points
@@ -79,10 +79,12 @@ class SubmissionPage:
     submission: SubmissionDetails
     events: tuple[SubmissionChange, ...]
     worker_alive: bool
+    estimated_seconds: float | None
     seen: str
     score: ScoreView | None
     has_receipt: bool
     board_address: str
+    submit_address: str
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def load_submission_page(
 ) -> SubmissionPage:
     """Return a submission that the reader may see, with its score where there is one."""
     submission = get_submission(session, submission_id, account=reader)
-    is_alive = submission.state.is_waiting and worker_alive(session)
+    wait = find_wait(session, submission)
+    is_alive = wait is not None and wait.worker_alive
     is_tombstone = submission.state == SubmissionState.WITHDRAWN and not submission.is_mine
     has_score = submission.state in SCORED_STATES and submission.scored_at is not None and not is_tombstone
     query = {"snapshot": submission.snapshot, "split": submission.split, "strategy": submission.strategy.value}
@@ -113,12 +116,14 @@ def load_submission_page(
         submission=submission,
         events=list_events(session, submission_id, account=reader),
         worker_alive=is_alive,
+        estimated_seconds=None if wait is None else wait.seconds,
         seen=write_seen(submission, is_alive=is_alive),
         score=load_score_view(session, submission, reader=reader, choice=choice, data_dir=data_dir)
         if has_score
         else None,
         has_receipt=has_score and may_have_receipt(session, submission),
         board_address=f"/?{urlencode(query)}",
+        submit_address=f"/submit?{urlencode(query)}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -13,59 +14,89 @@ from app.config import Config
 from app.evaluator.measurements import ALL_SPLITS, SPLITS
 from app.evaluator.strategies import Strategy
 from app.services.accounts import Identity, list_team_names
-from app.services.method_notes import MAX_DESCRIPTION, MAX_METHOD_NAME
+from app.services.method_notes import (
+    MAX_ANONYMITY,
+    MAX_DESCRIPTION,
+    MAX_HARDWARE,
+    MAX_LINK,
+    MAX_METHOD_NAME,
+    MAX_VERSION,
+    list_method_names,
+)
 from app.services.snapshots import list_snapshots
 from app.services.submission_forms import read_form
 from app.services.uploads import ReceivedForm
 from app.web.formatting import split_title
 
+LIMITS = {
+    "method": MAX_METHOD_NAME,
+    "version": MAX_VERSION,
+    "description": MAX_DESCRIPTION,
+    "link": MAX_LINK,
+    "hardware": MAX_HARDWARE,
+}
+SPLIT_NAMES = (*SPLITS, ALL_SPLITS)
+
 Form = TypeVar("Form", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class SubmitQuery:
+    """What of the form is chosen at first."""
+
+    snapshot: str | None
+    split: str
+    strategy: Strategy
 
 
 @dataclass(frozen=True)
 class SubmitPage:
     """What the form offers, and what is chosen in it at first."""
 
-    teams: tuple[str, ...]
     snapshots: tuple[tuple[str, str], ...]
     splits: tuple[tuple[str, str], ...]
     strategies: tuple[Strategy, ...]
     snapshot: str | None
     split: str
     strategy: Strategy
+    teams: tuple[str, ...]
+    team: str | None
+    method_names: tuple[str, ...]
+    first_day: date
+    last_day: date
     limit_bytes: int
-    max_method_name: int
-    max_description: int
     sign_in_address: str
-    command: str
+    check_command: str
+    submit_command: str
 
 
 def load_submit_page(
-    session: Session,
-    *,
-    config: Config,
-    reader: Identity | None,
-    snapshot: str | None,
-    split: str,
-    strategy: Strategy,
+    session: Session, query: SubmitQuery, *, reader: Identity | None, config: Config, server: str
 ) -> SubmitPage:
     """Return the form with these choices; the newest frozen snapshot where none is chosen."""
     frozen = [found for found in list_snapshots(session) if found.is_frozen]
-    chosen = snapshot or (frozen[0].name if frozen else None)
-    target = {"snapshot": chosen or "", "split": split, "strategy": strategy.value}
+    chosen = query.snapshot or (frozen[0].name if frozen else None)
+    target = {"snapshot": chosen or "", "split": query.split, "strategy": query.strategy.value}
+    today = datetime.now(UTC).date()
+    options = f"--strategy {query.strategy} --split {query.split}"
     return SubmitPage(
-        teams=list_team_names(session, reader) if reader else (),
         snapshots=tuple((found.name, found.title) for found in frozen),
-        splits=tuple((name, split_title(name).capitalize()) for name in (*SPLITS, ALL_SPLITS)),
+        splits=tuple((name, split_title(name).capitalize()) for name in SPLIT_NAMES),
         strategies=tuple(Strategy),
         snapshot=chosen,
-        split=split,
-        strategy=strategy,
+        split=query.split,
+        strategy=query.strategy,
+        teams=() if reader is None else list_team_names(session, reader),
+        team=None if reader is None else reader.team,
+        method_names=() if reader is None else list_method_names(session, reader),
+        first_day=today + timedelta(days=1),
+        last_day=today + MAX_ANONYMITY,
         limit_bytes=config.upload_limit_bytes,
-        max_method_name=MAX_METHOD_NAME,
-        max_description=MAX_DESCRIPTION,
         sign_in_address=f"/sign-in?{urlencode({'next': f'/submit?{urlencode(target)}'})}",
-        command=f"otboard check SNAPSHOT actions.parquet --strategy {strategy} --split {split}",
+        check_command=f"otboard check FOLDER actions.parquet {options}",
+        submit_command=(
+            f"otboard submit actions.parquet --server {server} --snapshot {chosen or 'NAME'} {options} --method NAME"
+        ),
     )
 
 

@@ -172,15 +172,16 @@ def kill() -> Callable[[subprocess.Popen[str]], None]:
     return kill_nine
 
 
+def write_caps(cap: int) -> bytes:
+    """Write a fixed-budget file of one cap for every question of the test split."""
+    lines = ["model,benchmark,question_id,action"]
+    for model in ("alpha", "beta"):
+        for benchmark, count in (("math", 21), ("logic", 3)):
+            lines += [f"{model},{benchmark},{benchmark}-test-{n:02d},{cap}" for n in range(count)]
+    return "\n".join(lines).encode()
+
+
 @pytest.fixture
 def make_caps() -> Callable[[int], bytes]:
     """A function that writes a fixed-budget file of one cap for every question of the test split."""
-
-    def make(cap: int) -> bytes:
-        lines = ["model,benchmark,question_id,action"]
-        for model in ("alpha", "beta"):
-            for benchmark, count in (("math", 21), ("logic", 3)):
-                lines += [f"{model},{benchmark},{benchmark}-test-{n:02d},{cap}" for n in range(count)]
-        return "\n".join(lines).encode()
-
-    return make
+    return write_caps

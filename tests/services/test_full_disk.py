@@ -103,7 +103,7 @@ def test_a_disk_without_room_for_the_first_byte(small_disk: Path) -> None:
 
 def test_a_disk_without_room_for_another_file(tmp_path: Path) -> None:
     """Disks run out of entries too, not of bytes alone."""
-    with mount_small_disk(tmp_path / "disk", kibibytes=1024) as folder:
+    with mount_small_disk(tmp_path / "disk", kibibytes=1024, entries=20) as folder:
         incoming_dir(folder).mkdir(parents=True)
         names = (folder / f"entry-{number}" for number in itertools.count())
         fill(lambda: next(names).mkdir())

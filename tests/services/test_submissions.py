@@ -52,6 +52,8 @@ ALLOWED = {
     (S.REJECTED, S.WITHDRAWN),
     (S.FAILED, S.RECEIVED),
     (S.FAILED, S.WITHDRAWN),
+    # Only where it was cancelled: a score stays withdrawn.
+    (S.WITHDRAWN, S.RECEIVED),
 }
 
 
@@ -67,6 +69,8 @@ def test_every_change_of_state_is_checked_and_written_down(
         submission = submissions.find_locked(session, submission_id)
         assert submission is not None
         submission.scored_at = submission.published_at = submission.created_at
+        if before is S.WITHDRAWN:
+            submission.scored_at = None
         submission.failure_reason = "a reason"
         submission.state = before.value
         session.flush()
@@ -187,9 +191,37 @@ def test_withdrawing_leaves_a_tombstone(session: Session, desk: Any, author: Ide
     assert gone.state is S.WITHDRAWN
     assert gone == submissions.withdraw_submission(session, submission_id, account=author)
     assert submissions.list_events(session, submission_id, account=author)[-1].reason == "a mistake"
-    with pytest.raises(UnknownSubmissionError):
-        submissions.get_submission(session, submission_id, account=None)
+    assert submissions.get_submission(session, submission_id, account=None).state is S.WITHDRAWN
     assert desk.submit(author, make_caps(100)) == submission_id
+    assert submissions.get_submission(session, submission_id, account=author).state is S.WITHDRAWN
+    with pytest.raises(TransitionError):
+        submissions.retry_submission(session, submission_id, account=author)
+
+
+def test_a_cancelled_submission_may_be_sent_again(
+    session: Session, desk: Any, author: Identity, make_caps: Caps
+) -> None:
+    submission_id = desk.submit(author, make_caps(100))
+    gone = submissions.withdraw_submission(session, submission_id, account=author)
+    assert (gone.state, gone.was_cancelled, gone.queue_place) == (S.WITHDRAWN, True, None)
+    desk.score(submission_id)
+    assert submissions.get_submission(session, submission_id, account=author).state is S.WITHDRAWN
+    assert desk.submit(author, make_caps(100)) == submission_id
+    again = submissions.get_submission(session, submission_id, account=author)
+    assert (again.state, again.was_cancelled, again.queue_place) == (S.RECEIVED, False, 1)
+    submissions.withdraw_submission(session, submission_id, account=author)
+    assert submissions.retry_submission(session, submission_id, account=author).state is S.RECEIVED
+    desk.score(submission_id)
+    assert submissions.get_submission(session, submission_id, account=author).state is S.SCORED
+
+
+def test_a_rejected_file_stays_withdrawn(session: Session, desk: Any, author: Identity) -> None:
+    submission_id = desk.submit(author, b"no,actions\n1,2\n")
+    desk.score(submission_id)
+    gone = submissions.withdraw_submission(session, submission_id, account=author)
+    assert (gone.state, gone.was_cancelled) == (S.WITHDRAWN, False)
+    with pytest.raises(TransitionError):
+        submissions.retry_submission(session, submission_id, account=author)
 
 
 def test_pages_hold_each_submission_once(
