@@ -66,7 +66,7 @@ def analyse_frontiers(measurements: Measurements, report: Report) -> Document:
         for model in (None, *models)
         for board in _list_boards([r for r in references if model in (None, r.frontier.model)], measurements, model)
     ]
-    section["efficiency"] = _measure_oracles(references, section["macro"], measurements)
+    section["efficiency"] = measure_oracles(references, section["macro"], measurements)
     return give_reasons(section, {"beta_match": NO_FULL_ACCURACY})
 
 
@@ -171,10 +171,16 @@ def _list_boards(references: Sequence[CellReference], measurements: Measurements
     return [{"model": model, "grid_intervals": PLOT_INTERVALS, **board} for board in boards]
 
 
-def _measure_oracles(
+def measure_oracles(
     references: Sequence[CellReference], macro: Sequence[Document], measurements: Measurements
 ) -> list[Document]:
-    """Return E3 and AES of each strategy's oracle where it matches full thinking and where it is at its highest."""
+    """Return E3 and AES of each strategy's oracle where it matches full thinking and where it is at its highest.
+
+    Parameters
+    ----------
+    references : of all cells under every strategy wanted.
+    macro : objects whose `strategy` names those, in the order to show.
+    """
     means = [Fraction(cell.total_thinking_tokens, cell.n_trajectories) for cell in measurements.cells]
     base_tokens = sum(means, start=Fraction(0)) / len(means)
     points = []

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.config import Config
 from app.db import models
 from app.evaluator.strategies import Strategy
-from app.services import bootstrap, interval_parts, intervals, jobs, probe_items, ranks, scoring, snapshots
+from app.services import analyses, bootstrap, interval_parts, intervals, jobs, probe_items, ranks, scoring, snapshots
 from app.services.uploads import remove_orphans
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,14 @@ def prepare_snapshot(context: JobContext, *, snapshot_id: int, split: str) -> No
     with needs["sessions"].begin() as session:
         snapshot = session.get_one(models.Snapshot, snapshot_id)
         bootstrap.begin_bootstrap(session, snapshot, split=split, config=needs["config"])
+        analyses.begin_analyses(session, snapshot, split=split)
+
+
+@jobs.queue.task(name=jobs.ANALYSE_SPLIT, queue=jobs.ANALYSE_SPLIT, pass_context=True)
+def analyse_split(context: JobContext, *, snapshot_id: int, split: str) -> None:
+    """Compute some seconds' worth of the analyses of a frozen snapshot's split."""
+    needs = context.additional_context
+    analyses.run_slice(needs["sessions"], snapshot_id, split=split, config=needs["config"])
 
 
 @jobs.queue.task(name=jobs.BOOTSTRAP_SPLIT, queue=jobs.BOOTSTRAP_SPLIT, pass_context=True)
@@ -100,6 +108,7 @@ def _reap(config: Config, sessions: sessionmaker[Session]) -> None:
     with sessions.begin() as session:
         moved = scoring.reap_submissions(session, config=config)
         bootstrap.begin_missing(session, config=config)
+        analyses.begin_missing(session)
     if moved:
         logger.warning("%d overdue submissions were moved on", moved)
     with sessions.begin() as session:

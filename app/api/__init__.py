@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.api import docs, efficiency, health, leaderboard, models, people, probe_runs, receipts, snapshots, submissions
+from app.api import (
+    docs,
+    efficiency,
+    health,
+    leaderboard,
+    models,
+    operating_points,
+    people,
+    probe_runs,
+    receipts,
+    snapshots,
+    submissions,
+)
 from app.api.documentation import errors
 
 PREFIX = "/api/v1"
 
 router = APIRouter()
-for part in (snapshots, submissions, receipts, leaderboard, people, models, probe_runs, efficiency):
+for part in (snapshots, submissions, operating_points, receipts, leaderboard, people, models, probe_runs, efficiency):
     # Said here once, so that the framework does not add its own kind of answer to requests that it refuses.
     router.include_router(part.router, prefix=PREFIX, responses=errors(422))
 router.include_router(health.router)

@@ -325,6 +325,45 @@ class ScoreOut(Document):
     summary: BoardFiguresOut | None
 
 
+class AnalysisStateOut(BaseModel):
+    """An analysis of a snapshot's split, and whether it is computed."""
+
+    kind: str
+    is_ready: bool
+
+
+class AnalysesOut(BaseModel):
+    """The analyses of a snapshot's split."""
+
+    snapshot: str
+    split: str
+    items: list[AnalysisStateOut]
+
+
+class OperatingRowOut(Answer):
+    """One setting on one board; all null, with the reason, unless it covers all of the board's cells."""
+
+    setting: str
+    beta: float | None
+    accuracy: float | None
+    gap: float | None
+    early_loss: float | None
+    late_loss: float | None
+    wasted: float | None
+    forgone: float | None
+    e3: float | None
+    reason: str | None
+
+
+class OperatingPointsOut(Answer):
+    """The settings of a submission on one board."""
+
+    submission_id: str
+    model: str | None
+    benchmark: str | None
+    rows: list[OperatingRowOut]
+
+
 class SubmissionOut(Answer):
     """A submission and where it stands."""
 

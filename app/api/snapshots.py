@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
 
+from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment
 from app.api.documentation import CURSOR, LIMIT, NOT_MODIFIED, errors
 from app.api.frozen import find_unchanged, frozen, make_etag
 from app.api.schemas import (
+    AnalysesOut,
+    AnalysisStateOut,
     FrontiersOut,
     OverthinkingOut,
     SnapshotDetailsOut,
@@ -19,6 +22,9 @@ from app.api.schemas import (
 )
 from app.evaluator.scoring import SCORER_VERSION
 from app.evaluator.strategies import Strategy
+from app.files.documents import dump_json
+from app.report_csv import format_analysis_csv
+from app.services import analyses
 from app.services import snapshot_documents as documents
 from app.services.snapshot_summaries import get_summary, list_summaries
 from app.services.trajectories import list_trajectories
@@ -109,6 +115,32 @@ def get_frontiers(
     if (unchanged := find_unchanged(request, etag)) is not None:
         return unchanged
     return frozen(documents.get_frontiers_text(session, snapshot, query, data_dir=config.data_dir), etag=etag)
+
+
+@router.get("/{name}/analyses", summary="List analyses", responses=errors(403, 404, 409, 422))
+def list_analyses(name: str, session: SessionDep, split: SPLIT = "all") -> AnalysesOut:
+    """Tell which analyses of a split are computed and which are still to come."""
+    snapshot = documents.get_released_snapshot(session, name, split=split)
+    stored = analyses.list_analyses(session, snapshot, split=split)
+    items = [AnalysisStateOut(kind=kind, is_ready=kind in stored) for kind in analyses.ANALYSES]
+    return AnalysesOut(snapshot=name, split=split, items=items)
+
+
+@router.get(
+    "/{name}/analyses/{kind}",
+    summary="Get an analysis",
+    response_model=dict[str, Any],
+    responses=errors(403, 404, 409, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
+)
+def get_analysis(
+    name: str, kind: str, session: SessionDep, split: SPLIT = "all", format: Literal["json", "csv"] = "json"
+) -> Response:
+    """Return one analysis: the section of that name that `otboard analyse` writes for the split."""
+    snapshot = documents.get_released_snapshot(session, name, split=split)
+    document = analyses.get_analysis(session, snapshot, kind, split=split)
+    if format == "csv":
+        return csv_attachment(format_analysis_csv(kind, document), filename=f"{name}-{split}-{kind}.csv")
+    return Response(dump_json(document), media_type="application/json")
 
 
 @router.get(

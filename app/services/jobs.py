@@ -28,16 +28,26 @@ PREPARE_SNAPSHOT = "prepare_snapshot"
 BOOTSTRAP_SPLIT = "bootstrap_split"
 RESAMPLE_SUBMISSION = "resample_submission"
 RANK_BOARDS = "rank_boards"
+ANALYSE_SPLIT = "analyse_split"
 PROBE_QUESTION = "probe_question"
 # Submissions that wait for their score have priority 0.
 RANKING_PRIORITY = -1
 RESAMPLING_PRIORITY = -2
+ANALYSIS_PRIORITY = -5
 BOOTSTRAP_PRIORITY = -10
 REAP = "reap"
 
 # What a scoring worker takes. Questions of probe runs are in queues of their own, one for each loaded model, since
 # only a worker that has the model can do anything with them.
-SCORING_QUEUES = (SCORE_SUBMISSION, PREPARE_SNAPSHOT, BOOTSTRAP_SPLIT, RESAMPLE_SUBMISSION, RANK_BOARDS, REAP)
+SCORING_QUEUES = (
+    SCORE_SUBMISSION,
+    PREPARE_SNAPSHOT,
+    BOOTSTRAP_SPLIT,
+    RESAMPLE_SUBMISSION,
+    RANK_BOARDS,
+    ANALYSE_SPLIT,
+    REAP,
+)
 
 # Every ten seconds (the sixth field): with the heartbeat timeout this bounds how long a killed worker's job lies still.
 REAP_CRON = "* * * * * */10"
@@ -115,6 +125,28 @@ def is_bootstrap_queued(session: Session, snapshot_id: int, *, split: str) -> bo
         " AND task_name = :task)"
     )
     return bool(session.scalar(query, {"lock": _bootstrap_lock(snapshot_id, split), "task": BOOTSTRAP_SPLIT}))
+
+
+def defer_analyses(session: Session, snapshot_id: int, *, split: str) -> int:
+    """Queue some seconds' worth of a split's analyses; the job queues what is left."""
+    lock = _analysis_lock(snapshot_id, split)
+    return defer(session, ANALYSE_SPLIT, priority=ANALYSIS_PRIORITY, lock=lock, snapshot_id=snapshot_id, split=split)
+
+
+def is_analysis_queued(
+    session: Session, snapshot_id: int, *, split: str, statuses: Sequence[str] = ("todo", "doing", "failed")
+) -> bool:
+    """Whether there is a job of a split's analyses that waits, is being done or has failed."""
+    query = text(
+        "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status::text = ANY (:statuses) AND lock = :lock"
+        " AND task_name = :task)"
+    )
+    parameters = {"lock": _analysis_lock(snapshot_id, split), "task": ANALYSE_SPLIT, "statuses": list(statuses)}
+    return bool(session.scalar(query, parameters))
+
+
+def _analysis_lock(snapshot_id: int, split: str) -> str:
+    return f"{ANALYSE_SPLIT}-{snapshot_id}-{split}"
 
 
 def is_ahead(session: Session, *, priority: int) -> bool:

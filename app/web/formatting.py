@@ -8,6 +8,7 @@ from typing import Any
 
 from app.evaluator.strategies import Strategy
 from app.plots.captions import STRATEGY_NOUNS, STRATEGY_TITLES, format_hundredths, format_percent
+from app.web.panels import format_value
 
 UNDEFINED = "–"
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -212,12 +213,27 @@ def split_title(split: str) -> str:
     return "all splits" if split == "all" else f"{split} split"
 
 
+def heat_class(value: float | None) -> str:
+    """Return the class that colours a cell of a heat map: ten steps from 0 to 1, one for what is below 0.
+
+    Examples
+    --------
+    >>> heat_class(0.0), heat_class(0.55), heat_class(1.0), heat_class(-0.1), heat_class(None)
+    ('heat-0', 'heat-5', 'heat-9', 'heat-below', 'heat-none')
+    """
+    if value is None:
+        return "heat-none"
+    return "heat-below" if value < 0 else f"heat-{min(9, int(10 * value))}"
+
+
 FILTERS: dict[str, Any] = {
     "ago": ago,
     "board_reason": lambda reason: BOARD_REASONS.get(reason, reason),
     "count": count,
     "duration": duration,
     "exact": exact,
+    "figure_value": format_value,
+    "heat_class": heat_class,
     "hundredths": hundredths,
     "percent": percent,
     "places": places,

@@ -13,6 +13,7 @@ from app.services import publishing, scoring, submissions
 from app.services.accounts import act_for_team
 from app.services.demo_progress import find_demo_progress
 from app.services.methods import get_methods
+from app.services.operating_rows import Order, SortKey
 from app.services.snapshot_summaries import list_summaries
 from app.services.submission_forms import SubmissionForm, ValidationForm
 from app.web.board_page import BoardQuery, load_board_page
@@ -47,9 +48,16 @@ def read_snapshot_query(split: str = "", model: str = "", benchmark: str = "", a
     return SnapshotQuery(split or None, model or None, benchmark or None, axis)
 
 
-def read_board_choice(model: str = "", benchmark: str = "", axis: Axis = "linear") -> BoardChoice:
-    """Return which of a submission's boards an address asks for."""
-    return BoardChoice(model or None, benchmark or None, axis)
+def read_board_choice(
+    model: str = "",
+    benchmark: str = "",
+    axis: Axis = "linear",
+    sort: SortKey = "setting",
+    order: Order = "asc",
+    settings: Literal["", "all"] = "",
+) -> BoardChoice:
+    """Return which of a submission's boards an address asks for, and how its settings are listed."""
+    return BoardChoice(model or None, benchmark or None, axis, sort, order, settings)
 
 
 @router.get("/")

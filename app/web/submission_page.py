@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +17,7 @@ from app.plots.palette import METHOD_STYLES
 from app.plots.traces import MethodLine
 from app.services.accounts import Identity
 from app.services.board_lines import BoardKey, find_board_curve, list_frontiers, list_operating_points
+from app.services.operating_rows import Order, SortKey, list_rows
 from app.services.receipts import may_have_receipt
 from app.services.scoring import get_score
 from app.services.snapshots import get_snapshot
@@ -31,9 +32,17 @@ from app.services.waiting import find_wait
 from app.web.board_page import describe_place
 from app.web.figures import FigureView, load_lines, show_board_figure
 from app.web.formatting import percent, points
+from app.web.panels import KeyEntry
+from app.web.settings_view import SettingsView, show_settings
 
-MAX_SHOWN_SETTINGS = 50
 SCORED_STATES = (SubmissionState.SCORED, SubmissionState.PUBLISHED, SubmissionState.WITHDRAWN)
+
+# What the page does anyway stays out of its address.
+UNSAID = (("axis", "linear"), ("sort", "setting"), ("order", "asc"))
+LOSS_KEY = (
+    KeyEntry("Stopped early; tokens forgone", "loss-early"),
+    KeyEntry("Stopped late; tokens wasted", "loss-late"),
+)
 
 Document = Mapping[str, Any]
 
@@ -57,7 +66,7 @@ class BoardGrid:
 
 @dataclass(frozen=True)
 class ScoreView:
-    """What a score says: the figures of the board shown, its plot, all boards, the first settings."""
+    """What a score says: the figures of the board shown, its plot, all boards, the settings on that board."""
 
     headline: str
     place: str
@@ -66,9 +75,10 @@ class ScoreView:
     figure: FigureView | None
     axis_address: str
     grid: BoardGrid
-    settings: tuple[Document, ...]
-    n_settings: int
-    n_shown_settings: int
+    settings_view: SettingsView | None
+    settings_address: str
+    file_order_address: str
+    loss_key: tuple[KeyEntry, ...]
     scorer_version: str
 
 
@@ -89,16 +99,19 @@ class SubmissionPage:
 
 @dataclass(frozen=True)
 class BoardChoice:
-    """Which of a submission's boards its page plots."""
+    """Which of a submission's boards its page plots, and how its settings are listed."""
 
     model: str | None = None
     benchmark: str | None = None
     axis: str = "linear"
+    sort: SortKey = "setting"
+    order: Order = "asc"
+    settings: str = ""
 
     def address(self, submission_id: str, **changes: str | None) -> str:
         """Return the address of the page with this board, or with these changes."""
         shown = {**vars(self), **changes}
-        parameters = {name: value for name, value in shown.items() if value and (name, value) != ("axis", "linear")}
+        parameters = {name: value for name, value in shown.items() if value and (name, value) not in UNSAID}
         return f"/submissions/{submission_id}{'?' if parameters else ''}{urlencode(parameters)}"
 
 
@@ -147,7 +160,7 @@ def load_score_view(
     board = choose_board(document["boards"], choice)
     if board is None:
         return None
-    choice = BoardChoice(board["model"], board["benchmark"], choice.axis)
+    choice = replace(choice, model=board["model"], benchmark=board["benchmark"])
     return ScoreView(
         headline=describe_score(submission, board),
         place=describe_board(board),
@@ -156,11 +169,40 @@ def load_score_view(
         figure=load_figure(session, submission, board, data_dir=data_dir, is_log=choice.axis == "log"),
         axis_address=choice.address(submission.id, axis="linear" if choice.axis == "log" else "log"),
         grid=arrange_boards(document["boards"], submission.id, choice),
-        settings=tuple(document["settings"][:MAX_SHOWN_SETTINGS]),
-        n_settings=len(document["settings"]),
-        n_shown_settings=min(len(document["settings"]), MAX_SHOWN_SETTINGS),
+        settings_view=load_settings(session, submission, document, choice=choice),
+        settings_address=address_settings(submission.id, choice),
+        file_order_address=f"{choice.address(submission.id, sort='setting', order='asc')}#settings",
+        loss_key=LOSS_KEY,
         scorer_version=stored.scorer_version,
     )
+
+
+def load_settings(
+    session: Session, submission: SubmissionDetails, document: Document, *, choice: BoardChoice
+) -> SettingsView | None:
+    """Return the settings on the board shown; None where labels are hidden, and with them what a setting reached."""
+    if not document.get("settings"):
+        return None
+    key = BoardKey(choice.model, choice.benchmark)
+    place = describe_board({"model": choice.model, "benchmark": choice.benchmark})
+    subtitle = describe_data(
+        snapshot=submission.snapshot, split=submission.split, place=place, n_questions=None, kind=submission.kind
+    )
+    return show_settings(
+        list_rows(session, submission, document, board=key),
+        sort=choice.sort,
+        order=choice.order,
+        shows_all=choice.settings == "all",
+        make_address=lambda **changes: choice.address(submission.id, **changes),
+        caption=Caption(submission.method, f"{submission.method}. {subtitle}"),
+        download_name=f"{submission.id}-{submission.snapshot}-{submission.split}",
+    )
+
+
+def address_settings(submission_id: str, choice: BoardChoice) -> str:
+    """Return the REST address of the settings on the board shown."""
+    place = {"model": choice.model, "benchmark": choice.benchmark, "sort": choice.sort, "order": choice.order}
+    return f"/api/v1/submissions/{submission_id}/operating-points?{urlencode({k: v for k, v in place.items() if v})}"
 
 
 def choose_board(boards: Sequence[Document], choice: BoardChoice) -> Document | None:

@@ -16,6 +16,8 @@ from app.evaluator.reference import build_references
 from app.evaluator.strategies import Strategy
 from app.files.documents import dump_json, frontier_document, overthinking_document
 from app.files.snapshot import Snapshot, read_snapshot
+from app.services.analyses import ANALYSES, run_slice
+from app.services.snapshots import get_snapshot
 
 PREFIX = "/api/v1/snapshots"
 
@@ -114,6 +116,30 @@ def test_curves_that_are_not_shown(shared_board: Any) -> None:
     check_problem(get("small", benchmark="logic"), 404, "unknown_question")
     check_problem(get("small", cursor="x"), 422, "invalid_cursor")
     check_problem(shared_board.reader.get(f"{PREFIX}/small/trajectories"), 422, "invalid_request")
+
+
+def test_analyses_are_listed_and_sent_once_a_job_has_computed_them(shared_board: Any) -> None:
+    address = f"{PREFIX}/small/analyses"
+    check_problem(shared_board.reader.get(f"{address}/diversity?split=validation"), 409, "analysis_not_ready")
+    check_problem(shared_board.reader.get(f"{address}/magic"), 404, "unknown_analysis")
+    check_problem(shared_board.reader.get(f"{address}/diversity?split=dev"), 422, "unknown_split")
+    check_problem(shared_board.reader.get(f"{PREFIX}/loose/analyses"), 409, "snapshot_not_frozen")
+    check_problem(shared_board.reader.get(f"{PREFIX}/nowhere/analyses/diversity"), 404, "unknown_snapshot")
+    for path in ("analyses", "analyses/diversity", "analyses/examples?format=csv"):
+        for split in ("test", "all"):
+            answer = shared_board.reader.get(f"{PREFIX}/secret/{path}", params={"split": split})
+            check_problem(answer, 403, "labels_hidden")
+    with shared_board.sessions.begin() as session:
+        snapshot_id = get_snapshot(session, "small").id
+    for _ in ANALYSES:
+        run_slice(shared_board.sessions, snapshot_id, split="train", config=shared_board.config)
+    items = shared_board.reader.get(f"{address}?split=train").json()["items"]
+    assert [item["kind"] for item in items if not item["is_ready"]] == ["intervals"]
+    document = shared_board.reader.get(f"{address}/diversity?split=train").json()
+    answer = shared_board.reader.get(f"{address}/diversity?split=train&format=csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    macro = document["averages"]["overthinking_ratio"]["macro"]
+    assert answer.text.splitlines()[-1].split(",")[2] == repr(macro)
 
 
 @pytest.mark.parametrize("what", ["overthinking", "frontiers"])

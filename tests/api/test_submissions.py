@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -288,3 +290,60 @@ def test_documents_have_no_number_that_json_lacks(board: Any, make_caps: Caps) -
 def list_uploads(board: Any) -> list[Any]:
     folder = incoming_dir(board.config.data_dir).parent
     return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_operating_points_are_those_of_the_score_on_every_board(board: Any) -> None:
+    submission_id = board.publish(board.write())
+    address = f"/api/v1/submissions/{submission_id}/operating-points"
+    score = board.me.get(f"/api/v1/submissions/{submission_id}/score").json()
+    names = ("beta", "accuracy", "gap", "early_loss", "late_loss", "wasted", "forgone", "e3")
+    whole = board.reader.get(address).json()
+    assert [row["setting"] for row in whole["rows"]] == [setting["setting"] for setting in score["settings"]]
+    for row, setting in zip(whole["rows"], score["settings"], strict=True):
+        assert {name: row[name] for name in names} == {name: setting[name] for name in names}
+    cell = board.reader.get(address, params={"model": "alpha", "benchmark": "math"}).json()
+    recorded = [
+        next(c for c in setting["cells"] if (c["model"], c["benchmark"]) == ("alpha", "math"))
+        for setting in score["settings"]
+    ]
+    assert [{n: r[n] for n in names} for r in cell["rows"]] == [{n: r[n] for n in names} for r in recorded]
+    of_model = board.reader.get(address, params={"model": "alpha"}).json()["rows"][0]
+    cells = [c for c in score["settings"][0]["cells"] if c["model"] == "alpha"]
+    assert of_model["gap"] == pytest.approx(sum(c["gap"] for c in cells) / len(cells), rel=1e-12)
+    # E3 of the mean point against the board's own full thinking, not a mean of the cells' values.
+    assert of_model["e3"] is not None
+    assert of_model["e3"] != pytest.approx(sum(c["e3"] for c in cells) / len(cells), rel=1e-6)
+
+
+def test_operating_points_are_sorted_and_come_as_csv(board: Any) -> None:
+    submission_id = board.publish(board.write())
+    address = f"/api/v1/submissions/{submission_id}/operating-points"
+    shown = board.reader.get(address, params={"sort": "accuracy", "order": "desc"}).json()["rows"]
+    assert [row["accuracy"] for row in shown] == sorted((row["accuracy"] for row in shown), reverse=True)
+    answer = board.reader.get(address, params={"sort": "accuracy", "order": "desc", "format": "csv"})
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert "attachment" in answer.headers["content-disposition"]
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    # Every digit of the JSON.
+    assert [(row["setting"], row["accuracy"]) for row in rows] == [
+        (row["setting"], repr(row["accuracy"])) for row in shown
+    ]
+
+
+def test_operating_points_that_do_not_exist_or_are_hidden(
+    board: Any, make_caps: Caps, make_board_snapshot: Any
+) -> None:
+    from app.services import snapshots
+
+    waiting = board.submit(make_caps(150))
+    check_problem(board.me.get(f"/api/v1/submissions/{waiting}/operating-points"), 409, "not_scored")
+    check_problem(board.reader.get(f"/api/v1/submissions/{waiting}/operating-points"), 404, "unknown_submission")
+    submission_id = board.publish(make_caps(200))
+    address = f"/api/v1/submissions/{submission_id}/operating-points"
+    check_problem(board.me.get(address, params={"model": "gamma"}), 404, "unknown_cell")
+    check_problem(board.me.get(address, params={"sort": "luck"}), 422, "invalid_request")
+    with board.sessions.begin() as session:
+        snapshots.import_snapshot(session, make_board_snapshot("secret", seed=2, hidden_splits=["test"]))
+        snapshots.freeze_snapshot(session, "secret")
+        session.execute(text("UPDATE submissions SET snapshot_id = (SELECT id FROM snapshots WHERE name = 'secret')"))
+    check_problem(board.me.get(address), 403, "labels_hidden")

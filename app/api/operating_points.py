@@ -1,0 +1,41 @@
+"""The settings of a submission on one board, as JSON and CSV."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from fastapi import APIRouter, Response
+
+from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment
+from app.api.documentation import errors
+from app.api.schemas import OperatingPointsOut
+from app.services.board_lines import BoardKey
+from app.services.operating_rows import Order, SortKey, format_rows_csv, get_operating_table, sort_rows
+from app.web.security import ReaderDep, SessionDep
+
+router = APIRouter(tags=["submissions"])
+
+
+@router.get(
+    "/submissions/{submission_id}/operating-points",
+    summary="Get the settings on one board",
+    response_model=OperatingPointsOut,
+    responses=errors(401, 403, 404, 409, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
+)
+def get_operating_points(
+    submission_id: str,
+    reader: ReaderDep,
+    session: SessionDep,
+    model: str | None = None,
+    benchmark: str | None = None,
+    sort: SortKey = "setting",
+    order: Order = "asc",
+    format: Literal["json", "csv"] = "json",
+) -> OperatingPointsOut | Response:
+    """Return every setting's figures on one board, sorted as asked; not where the split's labels are hidden."""
+    table = get_operating_table(session, submission_id, account=reader, board=BoardKey(model, benchmark))
+    table = replace(table, rows=sort_rows(table.rows, sort=sort, order=order))
+    if format == "csv":
+        return csv_attachment(format_rows_csv(table), filename=f"{submission_id}-operating-points.csv")
+    return OperatingPointsOut.model_validate(table)
