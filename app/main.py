@@ -37,6 +37,7 @@ from app.web.errors import error_page
 from app.web.pages import router as pages
 from app.web.security import SecurityHeaders
 from app.web.sign_in import router as sign_in
+from app.web.snapshot_routes import router as snapshot_routes
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ def create_app(config: Config) -> FastAPI:
     app.include_router(api.router)
     app.include_router(sign_in)
     app.include_router(pages)
+    app.include_router(snapshot_routes)
     app.include_router(console)
     app.include_router(efficiency)
     add_error_handlers(app, _respond_to_error)

@@ -96,7 +96,7 @@ def find_question_example(measurements: Measurements) -> QuestionExample:
     _, cell, question = best
     first = question * cell.trajectories_per_question
     return QuestionExample(
-        QUESTION_RULE, tuple(_show(cell, first + number) for number in range(cell.trajectories_per_question))
+        QUESTION_RULE, tuple(show_curve(cell, first + number) for number in range(cell.trajectories_per_question))
     )
 
 
@@ -109,7 +109,7 @@ def _pick(cells: Sequence[Cell], rank: Callable[[Cell], IntArray]) -> tuple[Curv
         if values[chosen] >= 0:
             candidates.append((int(values[chosen]), cell, chosen))
     candidates.sort(key=lambda candidate: -candidate[0])
-    return tuple(_show(cell, chosen) for _, cell, chosen in candidates[:PER_SHAPE])
+    return tuple(show_curve(cell, chosen) for _, cell, chosen in candidates[:PER_SHAPE])
 
 
 def _rank_flat(cell: Cell) -> IntArray:
@@ -132,7 +132,13 @@ def _rank_fluctuating(cell: Cell) -> IntArray:
     return np.where(total >= 2 * cell.probes_per_position, total, -1)
 
 
-def _show(cell: Cell, trajectory: int) -> CurveExample:
+def show_curve(cell: Cell, trajectory: int) -> CurveExample:
+    """Return the trajectory with this index in its cell.
+
+    Raises
+    ------
+    ValueError : hidden labels.
+    """
     question, number = divmod(trajectory, cell.trajectories_per_question)
     alone = cell.take_questions([question])
     figures = trajectory_overthinking(alone)

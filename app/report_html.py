@@ -85,7 +85,7 @@ def _render_headline(document: Document) -> str:
 def _render_section(section: Section, count: int) -> tuple[str, int]:
     """Return a section, and how many figures there are up to its end."""
     parts = [f'<section id="{section.anchor}">\n<h2>{escape(section.title)}</h2>\n']
-    parts += [f"<p>{_mark_code(text)}</p>\n" for text in section.text]
+    parts += [f"<p>{mark_code(text)}</p>\n" for text in section.text]
     counterpart = "Not in the paper" if section.counterpart is None else f"In the paper: {section.counterpart}"
     parts.append(f'<p class="counterpart">{escape(counterpart)}.</p>\n')
     for part in section.parts:
@@ -107,10 +107,11 @@ def _render_group(group: PanelGroup, count: int) -> str:
             f'<div class="plot" data-figure="figure-{idx}"></div>'
             f'<script type="application/json" id="figure-{idx}">{dump_figure(panel.figure)}</script></figure>\n'
         )
-    return f'{_render_key(group.key)}<div class="{kind}">\n{"".join(figures)}</div>\n'
+    return f'{render_key(group.key)}<div class="{kind}">\n{"".join(figures)}</div>\n'
 
 
-def _render_key(key: Sequence[Mark]) -> str:
+def render_key(key: Sequence[Mark]) -> str:
+    """Return a figure's key as a list; empty where there is none."""
     items = "".join(f"<li>{_swatch(mark)}{escape(mark.name)}</li>" for mark in key)
     return f'<ul class="key">{items}</ul>\n' if key else ""
 
@@ -141,7 +142,7 @@ def _render_footer(document: Document) -> str:
     )
 
 
-def _mark_code(text: str) -> str:
+def mark_code(text: str) -> str:
     """Return text for HTML, what stands between backticks as code."""
     pieces = escape(text).split("`")
     return "".join(f"<code>{piece}</code>" if idx % 2 else piece for idx, piece in enumerate(pieces))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import select
@@ -17,6 +16,7 @@ from app import report_analyses as report
 from app.config import Config
 from app.db import models
 from app.errors import NotFoundError, StateError
+from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.intervals import summarise_intervals
 from app.evaluator.measurements import Measurements
 from app.evaluator.strategies import Strategy
@@ -94,7 +94,9 @@ class AnalysisState:
 def _analyse_intervals(needs: AnalysisNeeds) -> Document | None:
     """Return the intervals; None where the replicates have left the data folder and are now computed again."""
     replicates = load_split_replicates(needs.session, needs.snapshot, needs.measurements, config=needs.config)
-    return None if replicates is None else snapshot_intervals_document(summarise_intervals(replicates))
+    return (
+        None if replicates is None else snapshot_intervals_document(summarise_intervals(needs.measurements, replicates))
+    )
 
 
 def _analyse_efficiency(needs: AnalysisNeeds) -> Document:
@@ -125,19 +127,22 @@ ANALYSES: dict[str, Callable[[AnalysisNeeds], Document | None]] = {
 """By name, in the order in which they are computed; intervals wait for the bootstrap."""
 
 
-def list_analyses(session: Session, snapshot: models.Snapshot, *, split: str) -> dict[str, Document]:
-    """Return the stored analyses of a split by name; none where its labels are hidden."""
+def list_analyses(
+    session: Session, snapshot: models.Snapshot, *, split: str, kinds: Sequence[str] = ()
+) -> dict[str, Document]:
+    """Return the stored analyses of a split by name, or those of some kinds; none where its labels are hidden."""
+    wanted = kinds or tuple(ANALYSES)
     if labels_hidden(snapshot, split):
         return {}
     table = models.SnapshotFigure
     query = select(table.kind, table.document).where(
         table.snapshot_id == snapshot.id,
         table.split == split,
-        table.kind.in_([PREFIX + kind for kind in ANALYSES]),
+        table.kind.in_([_stored_name(kind) for kind in wanted]),
         table.evaluator_version == EVALUATOR_VERSION,
     )
-    found = {kind.removeprefix(PREFIX): document for kind, document in session.execute(query)}
-    return {kind: found[kind] for kind in ANALYSES if kind in found}
+    found = {row.kind: row.document for row in session.execute(query)}
+    return {kind: found[_stored_name(kind)] for kind in wanted if _stored_name(kind) in found}
 
 
 def get_analysis(session: Session, snapshot: models.Snapshot, kind: str, *, split: str) -> Document:
@@ -150,7 +155,7 @@ def get_analysis(session: Session, snapshot: models.Snapshot, kind: str, *, spli
     """
     if kind not in ANALYSES:
         raise UnknownAnalysisError(f"There is no analysis {kind!r}; there are {', '.join(ANALYSES)}.")
-    found = list_analyses(session, snapshot, split=split).get(kind)
+    found = list_analyses(session, snapshot, split=split, kinds=(kind,)).get(kind)
     if found is None:
         raise AnalysisNotReadyError(f"The {kind} of {snapshot.name}, split {split}, are not computed yet; try later.")
     return found
@@ -203,7 +208,7 @@ def _store(session: Session, snapshot: models.Snapshot, kind: str, *, split: str
     added = insert(models.SnapshotFigure).values(
         snapshot_id=snapshot.id,
         split=split,
-        kind=PREFIX + kind,
+        kind=_stored_name(kind),
         document=document,
         evaluator_version=EVALUATOR_VERSION,
     )
@@ -223,10 +228,16 @@ def _list_missing(session: Session, snapshot: models.Snapshot, *, split: str) ->
 
 def _list_stored(session: Session, snapshot_id: int, *, split: str) -> set[str]:
     table = models.SnapshotFigure
-    query: Any = select(table.kind).where(
+    query = select(table.kind).where(
         table.snapshot_id == snapshot_id,
         table.split == split,
-        table.kind.in_([PREFIX + kind for kind in ANALYSES]),
+        table.kind.in_([_stored_name(kind) for kind in ANALYSES]),
         table.evaluator_version == EVALUATOR_VERSION,
     )
-    return {kind.removeprefix(PREFIX) for kind in session.scalars(query)}
+    found = set(session.scalars(query))
+    return {kind for kind in ANALYSES if _stored_name(kind) in found}
+
+
+def _stored_name(kind: str) -> str:
+    """Return the name a document is stored under; intervals of another version are computed anew."""
+    return f"{PREFIX}{kind}.{INTERVAL_VERSION}" if kind == INTERVALS else f"{PREFIX}{kind}"

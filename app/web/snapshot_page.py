@@ -16,6 +16,7 @@ from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
 from app.plots.captions import STRATEGY_NOUNS, Caption, describe_data, format_percent
 from app.plots.traces import FrontierLines
+from app.services.analyses import list_analyses
 from app.services.board_lines import WHOLE, BoardKey, list_frontiers
 from app.services.bootstrap import BootstrapProgress, find_progress
 from app.services.frontiers import get_overthinking
@@ -24,10 +25,12 @@ from app.services.question_counts import count_questions
 from app.services.snapshot_summaries import SnapshotSummary, get_summary
 from app.services.snapshots import get_snapshot
 from app.web.board_page import choose_split, describe_place, name_choices
+from app.web.datasheet import Datasheet, read_datasheet
 from app.web.figures import FigureView, load_lines, show_frontiers_figure
 from app.web.formatting import split_title
 
-Figures = Mapping[str, float | None]
+Document = Mapping[str, Any]
+Figures = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class SnapshotPage:
     measured: tuple[MeasuredCounts, ...]
     status: str
     intervals: str
+    has_intervals: bool
+    datasheet: Datasheet
     headline: str | None
     grid: FigureGrid | None
     figure: FigureView | None
@@ -109,6 +114,7 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
     whole = list_frontiers(session, snapshot, split=split, board=WHOLE)
     # The averages are stored before the frontiers are, so that a page never has to wait for either.
     overthinking = get_overthinking(session, snapshot, split=split, data_dir=data_dir) if whole else None
+    intervals = list_analyses(session, snapshot, split=split, kinds=("intervals",)).get("intervals")
     chosen = choose_frontiers(
         list_frontiers(session, snapshot, split=split, board=BoardKey(query.model, query.benchmark))
     )
@@ -127,7 +133,9 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
         status=describe_status(snapshot, split=split, is_stored=bool(whole)),
         intervals=describe_bootstrap(find_progress(session, snapshot.id, split=split)),
         headline=None if overthinking is None else describe_overthinking(overthinking["macro"]),
-        grid=None if overthinking is None else arrange_figures(overthinking),
+        grid=None if overthinking is None else arrange_figures(add_intervals(overthinking, intervals)),
+        has_intervals=intervals is not None,
+        datasheet=read_datasheet(summary.manifest),
         figure=draw_frontiers(summary, query, lines, place=describe_place(chosen[0])) if chosen else None,
         frontiers=chosen,
         axis_address=query.address(path, axis="linear" if query.axis == "log" else "log"),
@@ -163,6 +171,24 @@ def describe_overthinking(macro: Figures) -> str:
         f"{format_percent(ratio)} of the thinking comes after a trajectory’s best position and costs "
         f"{100 * lost:.1f} points of accuracy"
     )
+
+
+def add_intervals(document: Document, intervals: Document | None) -> Document:
+    """Return an overthinking document with `intervals` beside the figures of every cell and average."""
+    if intervals is None:
+        return document
+    found = {(board["model"], board["benchmark"]): board["figures"] for board in intervals["boards"]}
+
+    def attach(figures: Document | None, model: str | None, benchmark: str | None) -> Document | None:
+        return None if figures is None else {**figures, "intervals": found.get((model, benchmark), {})}
+
+    return {
+        **document,
+        "cells": [attach(cell, cell["model"], cell["benchmark"]) for cell in document["cells"]],
+        "macro": attach(document["macro"], None, None),
+        "by_model": {name: attach(figures, name, None) for name, figures in document["by_model"].items()},
+        "by_benchmark": {name: attach(figures, None, name) for name, figures in document["by_benchmark"].items()},
+    }
 
 
 def arrange_figures(document: Mapping[str, Any]) -> FigureGrid:
