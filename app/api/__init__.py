@@ -5,6 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from app.api import (
+    badges,
+    compare,
     docs,
     efficiency,
     health,
@@ -22,7 +24,11 @@ from app.api.documentation import errors
 PREFIX = "/api/v1"
 
 router = APIRouter()
-for part in (snapshots, submissions, operating_points, receipts, leaderboard, people, models, probe_runs, efficiency):
+PARTS = (
+    *(snapshots, submissions, operating_points, receipts, leaderboard, compare, badges),
+    *(people, models, probe_runs, efficiency),
+)
+for part in PARTS:
     # Said here once, so that the framework does not add its own kind of answer to requests that it refuses.
     router.include_router(part.router, prefix=PREFIX, responses=errors(422))
 router.include_router(health.router)

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from app.plots.bands import draw_band, draw_whiskers
 from app.plots.captions import Caption, format_percent
-from app.plots.frame import PLOT_HEIGHT, build_layout
+from app.plots.frame import PLOT_HEIGHT, build_layout, escape_markup
 from app.plots.labels import shorten
-from app.plots.palette import MUTED, REFERENCE, STRATEGY_TEXT_TONES
+from app.plots.palette import MUTED, REFERENCE, STRATEGY_TEXT_TONES, STRATEGY_TINTS
 from app.plots.traces import (
     FrontierLines,
     MethodLine,
+    choose_columns,
     draw_full_thinking,
     draw_markers,
     draw_method,
@@ -32,12 +34,18 @@ def build_board_figure(
     low, high = span_accuracies([lines], methods)
     span = (high - low) / 100
     vivid = [method for method in methods if not method.is_pale]
+    pale = choose_columns(methods)
+
+    def draw(method: MethodLine, columns: int) -> go.Scatter:
+        return draw_method(method, lines.oracle, span=span, is_log=is_log, columns=columns)
+
     traces = [
-        *(draw_method(method, span=span, is_log=is_log) for method in methods if method.is_pale),
+        *draw_bands(lines, vivid, is_log=is_log),
+        *(draw(method, pale) for method in methods if method.is_pale),
         draw_uninformed(lines, tone=REFERENCE, is_log=is_log),
         draw_oracle(lines, span=span, is_log=is_log, is_tinted=True),
         draw_full_thinking(lines.full_accuracy),
-        *(draw_method(method, span=span, is_log=is_log) for method in reversed(vivid)),
+        *(draw(method, 1000) for method in reversed(vivid)),
         *(draw_points(method) for method in reversed(vivid) if method.points),
         *draw_markers(lines),
     ]
@@ -55,6 +63,19 @@ def build_board_figure(
         caption=caption, key=describe_markers(lines), low=low, high=high, annotations=annotations, is_log=is_log
     )
     return go.Figure(data=traces, layout=layout)
+
+
+def draw_bands(lines: FrontierLines, methods: Sequence[MethodLine], *, is_log: bool) -> list[go.Scatter]:
+    """Draw the intervals that are to be drawn, below everything else: the oracle's band, the methods' whiskers."""
+    drawn = []
+    if lines.band is not None:
+        tint = STRATEGY_TINTS[lines.strategy]
+        drawn.append(draw_band(lines.band, name="Oracle, 95 % interval", tint=tint, is_log=is_log))
+    for place, method in enumerate(methods):
+        if method.whiskers:
+            name = escape_markup(method.name)
+            drawn.append(draw_whiskers(method.whiskers, name=name, tone=method.style.tone, place=place))
+    return drawn
 
 
 def describe_markers(lines: FrontierLines) -> str:

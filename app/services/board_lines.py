@@ -133,5 +133,6 @@ def list_operating_points(
         )
     )
     for submission_id, setting, point in session.execute(query):
-        found[submission_id].append(OperatingPoint(setting, point["beta"], point["accuracy"]))
+        figures = (point["beta"], point["accuracy"], point["mean_tokens"], point["gap"])
+        found[submission_id].append(OperatingPoint(setting, *figures))
     return {submission_id: tuple(points) for submission_id, points in found.items()}

@@ -31,10 +31,21 @@ class FigureTable:
 
 
 @dataclass(frozen=True)
+class LegendEntry:
+    """A name and how its line is drawn: the style sheet's class for the colour, dashes in pixels."""
+
+    name: str
+    css_class: str
+    dash: str | None
+
+
+@dataclass(frozen=True)
 class FigureView:
     """One figure of a page.
 
-    `name` identifies it on the page, `sentence` is its alternative in words, `key` explains its markers.
+    `name` identifies it on the page, `sentence` is its alternative in words, `key` explains its markers. The figure
+    itself stands in the page as `json`, or is fetched from the address `source`. `csv` is the address of its numbers,
+    `shape` the style sheet's class for its height, and `legend` what its lines are where nothing else on the page says.
     """
 
     name: str
@@ -43,7 +54,11 @@ class FigureView:
     key: str
     sentence: str
     table: FigureTable
-    json: str
+    json: str = ""
+    source: str = ""
+    csv: str = ""
+    shape: str = ""
+    legend: tuple[LegendEntry, ...] = ()
 
 
 def load_lines(

@@ -11,12 +11,14 @@ import plotly.graph_objects as go
 import pytest
 
 from app.evaluator.strategies import Strategy
+from app.plots.bands import Band, Whisker
 from app.plots.board import build_board_figure, describe_markers
 from app.plots.captions import SYNTHETIC_NOTICE, Caption, describe_data
-from app.plots.frame import END_LABEL, dump_figure
+from app.plots.frame import END_LABEL, PLOT_HEIGHT, dump_figure
 from app.plots.frontiers import build_frontiers_figure, describe_frontier
+from app.plots.multiples import PANEL_TITLE, Panel, build_multiples_figure
 from app.plots.palette import METHOD_STYLES, STRATEGY_TONES, list_dark_replacements, pick_method_style
-from app.plots.steps import ReducedSteps
+from app.plots.steps import LOG_START, ReducedSteps, sample_steps
 from app.plots.traces import FrontierLines, MethodLine, OperatingPoint
 
 CAPTION = Caption("What is seen", "On which data.")
@@ -193,6 +195,86 @@ def test_a_figure_at_the_papers_scale_stays_under_300_kilobytes(n_methods: int) 
     ]
     figure = build_board_figure(lines, methods, caption=CAPTION)
     assert len(dump_figure(figure)) < 300_000
+
+
+def test_hovering_tells_how_far_the_oracle_is_above() -> None:
+    """At half of the tokens the method is right 55 % of the time and the oracle 80 %."""
+    figure = build_board_figure(_make_lines(), [_make_method(key="abc")], caption=CAPTION)
+    drawn = _find_trace(figure, "ThinkBrake")
+    assert (list(drawn.x), list(drawn.customdata)) == ([0.0, 50.0, 100.0], [0.0, 25.0, 25.0])
+    assert "points below the oracle" in drawn.hovertemplate
+    # By it the page's script finds the line's row.
+    assert drawn.meta == {"row": "abc"}
+
+
+def test_an_operating_point_names_its_tokens_and_gap() -> None:
+    points = (OperatingPoint("a<b", 0.25, 0.4, mean_tokens=1234.4, gap=0.019), OperatingPoint("1", 0.5, 0.55))
+    drawn = _find_trace(
+        build_board_figure(_make_lines(), [_make_method(points=points)], caption=CAPTION), "ThinkBrake", "markers"
+    )
+    assert list(drawn.text) == ["a&lt;b", "1"]
+    assert list(drawn.customdata) == [" (1,234 a trajectory), 1.9 points below the oracle", ""]
+
+
+def test_intervals_lie_below_the_lines() -> None:
+    beta = np.array([0.0, 0.5, 1.0])
+    lines = replace(_make_lines(), band=Band(beta, np.array([0.25, 0.7, 0.7]), np.array([0.35, 0.85, 0.9])))
+    method = _make_method(whiskers=(Whisker(0.25, 0.2, 0.4), Whisker(0.5, 0.5, 0.6)))
+    figure = build_board_figure(lines, [method, _make_method("bare", idx=1)], caption=CAPTION)
+    band, whiskers = figure.data[:2]
+    assert list(band.x) == [0, 50, 100, 100, 50, 0]
+    assert list(band.y) == [25, 70, 70, 90, 85, 35]
+    assert (list(whiskers.x), list(whiskers.y)) == ([25, 25, None, 50, 50, None], [20, 40, None, 50, 60, None])
+    assert "20.0\xa0% to 40.0\xa0%" in whiskers.text[0]
+    low, high = figure.layout.yaxis.range
+    assert low < 20 < 90 < high
+    drawn = build_board_figure(lines, [method], caption=CAPTION, is_log=True).data[0]
+    assert min(drawn.x) == 100 * LOG_START
+
+
+def test_panels_share_axes_styles_and_one_legend() -> None:
+    panels = [
+        Panel(f"model {i}", _make_lines(top=top), (_make_method(), _make_method("control", idx=99)))
+        for i, top in enumerate((0.65, 0.7, 0.8, 0.75, 0.66))
+    ]
+    figure = build_multiples_figure(panels, caption=CAPTION)
+    drawn = json.loads(dump_figure(figure))
+    axes = [drawn["layout"][f"yaxis{'' if i == 0 else i + 1}"] for i in range(5)]
+    assert len({json.dumps(axis["range"]) for axis in axes}) == 1
+    domains = [
+        (*axis["domain"], *drawn["layout"][f"xaxis{n}"]["domain"])
+        for axis, n in zip(axes, ("", 2, 3, 4, 5), strict=True)
+    ]
+    assert len(set(domains)) == 5
+    lines = [trace for trace in drawn["data"] if trace["name"] == "ThinkBrake"]
+    assert [trace["xaxis"] for trace in lines] == ["x", "x2", "x3", "x4", "x5"]
+    assert len({json.dumps(trace["line"]) for trace in lines}) == 1
+    assert [trace["showlegend"] for trace in lines] == [True, False, False, False, False]
+    titles = [a["text"] for a in drawn["layout"]["annotations"] if a["name"] == PANEL_TITLE]
+    assert titles == [panel.title for panel in panels]
+    assert len(drawn["layout"]["meta"]["narrow_places"]) == 5
+
+
+def test_a_frontier_of_hundreds_of_thousands_of_points_is_drawn_where_it_was() -> None:
+    """As at the paper's scale, 92,448 trajectories: no step moves by more than a pixel, on either axis."""
+    rng = np.random.default_rng(3)
+    beta = np.unique(np.concatenate([[0.0], rng.beta(0.4, 1.5, 200_000), 10 ** rng.uniform(-3, 0, 200_000)]))
+    full = ReducedSteps(beta, 0.3 + 0.5 * np.sort(rng.beta(0.3, 0.6, len(beta))))
+    lines = replace(_make_lines(), oracle=full, max_accuracy=float(full.accuracy[-1]))
+    for is_log in (False, True):
+        figure = build_board_figure(lines, [_make_method()], caption=CAPTION, is_log=is_log)
+        assert len(dump_figure(figure)) < 300_000
+        drawn = _find_trace(figure, "Oracle")
+        pixels = np.linspace(1, 999, 3993)  # a thousand pixels for the axis
+        # What stands at a pixel is what the whole frontier has within a pixel of it, to a pixel up or down.
+        left, at, right = (
+            (10 ** (3 * (p / 1000 - 1)) if is_log else p / 1000) for p in (pixels - 1, pixels, pixels + 1)
+        )
+        shown = sample_steps(ReducedSteps(np.array(drawn.x) / 100, np.array(drawn.y) / 100), at)
+        low, high = figure.layout.yaxis.range
+        pixel = (high - low) / 100 / PLOT_HEIGHT
+        assert (shown >= sample_steps(full, left) - pixel).all()
+        assert (shown <= sample_steps(full, right) + pixel).all()
 
 
 def _list_texts(value: Any) -> list[str]:

@@ -13,7 +13,7 @@ from app.plots.captions import describe_oracle, describe_realised, format_percen
 from app.plots.palette import INK, METHOD_STYLES, MUTED, PAPER, STRATEGY_TEXT_TONES, STRATEGY_TONES, Tone
 
 
-@pytest.mark.parametrize("name", ["captions", "labels", "steps"])
+@pytest.mark.parametrize("name", ["badge", "captions", "labels", "leading", "multiples", "steps"])
 def test_examples(name: str) -> None:
     found = doctest.testmod(importlib.import_module(f"app.plots.{name}"))
     assert found.attempted > 0
