@@ -29,7 +29,7 @@ def measure_text(text: str) -> int:
     Examples
     --------
     >>> measure_text("OTBoard"), measure_text("")
-    (49, 0)
+    (47, 0)
     """
     pixels = 0.0
     for character in text:

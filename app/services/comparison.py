@@ -248,8 +248,8 @@ def _compare_pair(
     known: Mapping[str, Document | None],
     replicates: Mapping[tuple[str, BoardNames], FloatArray],
 ) -> Difference:
-    potentials = [None if (figures := known[one]) is None else figures["realised_potential"] for one in pair]
-    difference = None if None in potentials else potentials[0] - potentials[1]
+    first, second = (None if (figures := known[one]) is None else figures["realised_potential"] for one in pair)
+    difference = None if first is None or second is None else first - second
     drawn = [replicates.get((one, board)) for one in pair]
     interval = None
     if difference is not None and drawn[0] is not None and drawn[1] is not None:
