@@ -20,7 +20,7 @@ from app.api.schemas import (
     SnapshotPageOut,
     TrajectoriesOut,
 )
-from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.scorers import current_scorer_version
 from app.evaluator.strategies import Strategy
 from app.files.documents import dump_json
 from app.report_csv import format_analysis_csv
@@ -85,7 +85,7 @@ def get_overthinking(
 ) -> Response:
     """Return overthinking ratio, accuracy degradation and accuracies: what `otboard overthinking` prints."""
     snapshot = documents.get_released_snapshot(session, name, split=split)
-    etag = make_etag("overthinking", snapshot.name, snapshot.sha256, split, SCORER_VERSION)
+    etag = make_etag("overthinking", snapshot.name, snapshot.sha256, split, current_scorer_version())
     if (unchanged := find_unchanged(request, etag)) is not None:
         return unchanged
     text = documents.get_overthinking_text(session, snapshot, split=split, data_dir=config.data_dir)
@@ -111,7 +111,7 @@ def get_frontiers(
     """Return the exact frontiers of the chosen cells and their mean: what `otboard frontier` prints."""
     snapshot = documents.get_released_snapshot(session, name, split=split)
     query = documents.FrontierQuery(split=split, strategy=strategy, model=model, benchmark=benchmark)
-    etag = make_etag("frontiers", snapshot.name, snapshot.sha256, *query.key, SCORER_VERSION)
+    etag = make_etag("frontiers", snapshot.name, snapshot.sha256, *query.key, current_scorer_version())
     if (unchanged := find_unchanged(request, etag)) is not None:
         return unchanged
     return frozen(documents.get_frontiers_text(session, snapshot, query, data_dir=config.data_dir), etag=etag)

@@ -130,7 +130,7 @@ class Score:
     """A scored submission: its settings in their order, and the boards it stands on.
 
     `snapshot`, `sha256`, `kind` and `split` are those of the measurements it was scored on. Boards come in this order:
-    the whole snapshot, the models, the benchmarks, the cells.
+    the whole snapshot, the models, the benchmarks, the cells. `scorer_version` names the scorer that made it.
     """
 
     snapshot: str
@@ -140,6 +140,7 @@ class Score:
     strategy: Strategy
     settings: tuple[SettingScore, ...]
     boards: tuple[BoardScore, ...]
+    scorer_version: str = SCORER_VERSION
 
     @property
     def summary(self) -> BoardScore | None:

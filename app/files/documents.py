@@ -15,7 +15,7 @@ from app.evaluator.frontier_figures import summarise_frontier
 from app.evaluator.measurements import ALL_SPLITS, SPLITS, Measurements
 from app.evaluator.overthinking import CellOverthinking, OverthinkingFigures, OverthinkingReport
 from app.evaluator.reference import CellReference
-from app.evaluator.scoring import BUDGET_NAMES, SCORER_VERSION, BoardScore, Score, SettingScore
+from app.evaluator.scoring import BUDGET_NAMES, BoardScore, Score, SettingScore
 from app.evaluator.strategies import Strategy
 from app.files.actions import ActionFile
 from app.files.snapshot import Snapshot
@@ -126,7 +126,7 @@ def score_document(
     return {
         **_describe(score.snapshot, score.sha256, score.kind, score.split),
         "strategy": str(score.strategy),
-        "scorer_version": SCORER_VERSION,
+        "scorer_version": score.scorer_version,
         "actions_sha256": actions_sha256,
         "warnings": [warning.as_dict() for warning in warnings],
         "settings": [_setting(setting) for setting in score.settings],

@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from app.db import models
 from app.evaluator.curves import Curve, FloatArray, StepSeries
 from app.evaluator.measurements import IntArray
-from app.evaluator.scoring import SCORER_VERSION
 from app.evaluator.strategies import Strategy
 from app.plots.traces import OperatingPoint
 from app.services.frontiers import EVALUATOR_VERSION, get_references
@@ -63,14 +62,16 @@ def list_frontiers(
     return {strategy: stored[strategy] for strategy in Strategy if strategy in stored}
 
 
-def find_board_curve(session: Session, submission_id: str, *, board: BoardKey) -> StepSeries | None:
+def find_board_curve(
+    session: Session, submission_id: str, *, board: BoardKey, scorer_version: str
+) -> StepSeries | None:
     """Return a submission's curve on a board, or None where it is not scored or does not stand there."""
     query = (
         select(models.BoardScore.curve_beta, models.BoardScore.curve_accuracy)
         .join(models.Score, models.Score.id == models.BoardScore.score_id)
         .where(
             models.Score.submission_id == submission_id,
-            models.Score.scorer_version == SCORER_VERSION,
+            models.Score.scorer_version == scorer_version,
             models.BoardScore.model.is_not_distinct_from(board.model),
             models.BoardScore.benchmark.is_not_distinct_from(board.benchmark),
         )
@@ -107,7 +108,7 @@ def _accuracy_at_millionths(curve: Curve, millionths: IntArray) -> FloatArray:
 
 
 def list_operating_points(
-    session: Session, submission_ids: Sequence[str], *, board: BoardKey
+    session: Session, submission_ids: Sequence[str], *, board: BoardKey, scorer_version: str
 ) -> dict[str, tuple[OperatingPoint, ...]]:
     """Return the operating points of submissions on a board of one cell, in the order of their settings.
 
@@ -127,7 +128,7 @@ def list_operating_points(
         .join(cells, true())
         .where(
             models.Score.submission_id.in_(submission_ids),
-            models.Score.scorer_version == SCORER_VERSION,
+            models.Score.scorer_version == scorer_version,
             cell["model"].as_string() == board.model,
             cell["benchmark"].as_string() == board.benchmark,
         )

@@ -20,7 +20,7 @@ from app.evaluator.draws import BOOTSTRAP_SEED
 from app.evaluator.measurements import Measurements
 from app.evaluator.replicate_frontiers import ReplicateFrontiers
 from app.evaluator.replicate_store import count_stored, load_replicates, run_bootstrap
-from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.scorers import current_scorer_version
 from app.services import jobs
 from app.services.frontiers import EVALUATOR_VERSION
 from app.services.measurements import labels_hidden, load_measurements
@@ -222,7 +222,7 @@ def _list_without_intervals(session: Session, row: models.SplitReplicates) -> It
             submission.snapshot_id == row.snapshot_id,
             submission.split == row.split,
             submission.state.in_(("scored", "published")),
-            score.scorer_version == SCORER_VERSION,
+            score.scorer_version == current_scorer_version(),
             ~has_intervals,
         )
         .order_by((submission.state == "published").desc(), submission.scored_at)
@@ -237,7 +237,7 @@ def _list_outdated(session: Session) -> Iterator[str]:
         select(score.submission_id)
         .join(board, board.score_id == score.id)
         .join(interval, interval.board_score_id == board.id)
-        .where(interval.version != INTERVAL_VERSION, score.scorer_version == SCORER_VERSION)
+        .where(interval.version != INTERVAL_VERSION, score.scorer_version == current_scorer_version())
     )
     replicates = models.SplitReplicates
     are_there = (

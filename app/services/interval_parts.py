@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from app.db import models
 from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.resampled_settings import Stops
-from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.scorers import current_scorer_version
 from app.files.atomic import replaced_file
 from app.services.frontiers import EVALUATOR_VERSION
 
@@ -28,7 +28,7 @@ _STOPS = "stops.npz"
 
 def parts_folder(data_dir: Path, submission_id: str) -> Path:
     """Return where the parts of a submission's intervals lie; those of another version lie elsewhere."""
-    return data_dir / _FOLDER / f"{submission_id}.{SCORER_VERSION}.{EVALUATOR_VERSION}"
+    return data_dir / _FOLDER / f"{submission_id}.{current_scorer_version()}.{EVALUATOR_VERSION}"
 
 
 def save_stops(folder: Path, stops: tuple[Stops, ...]) -> None:
@@ -80,7 +80,7 @@ def sweep_parts(session: Session, *, data_dir: Path) -> int:
         .join(score, score.id == board.score_id)
         .where(
             score.submission_id == submission.id,
-            score.scorer_version == SCORER_VERSION,
+            score.scorer_version == current_scorer_version(),
             interval.version == INTERVAL_VERSION,
         )
         .exists()

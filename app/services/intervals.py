@@ -20,7 +20,6 @@ from app.evaluator.measurements import Measurements
 from app.evaluator.replicate_frontiers import ReplicateFrontiers
 from app.evaluator.resampled_boards import BoardIntervals, BoardNames
 from app.evaluator.resampled_settings import Stops, find_stops
-from app.evaluator.scoring import SCORER_VERSION
 from app.evaluator.strategies import Strategy
 from app.evaluator.submission_intervals import (
     RANKED_FIGURES,
@@ -109,7 +108,7 @@ def _collect(session: Session, submission_id: str, *, config: Config) -> _Needs 
         select(board, interval.id)
         .join(score, score.id == board.score_id)
         .outerjoin(interval, and_(interval.board_score_id == board.id, interval.version == INTERVAL_VERSION))
-        .where(score.submission_id == submission_id, score.scorer_version == SCORER_VERSION)
+        .where(score.submission_id == submission_id, score.scorer_version == current_scorer_version())
     )
     boards = session.execute(query).all()
     if not boards or any(interval_id is not None for _, interval_id in boards):

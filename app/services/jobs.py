@@ -29,11 +29,13 @@ BOOTSTRAP_SPLIT = "bootstrap_split"
 RESAMPLE_SUBMISSION = "resample_submission"
 RANK_BOARDS = "rank_boards"
 ANALYSE_SPLIT = "analyse_split"
+RESCORE_SUBMISSION = "rescore_submission"
 PROBE_QUESTION = "probe_question"
 # Submissions that wait for their score have priority 0.
 RANKING_PRIORITY = -1
 RESAMPLING_PRIORITY = -2
 ANALYSIS_PRIORITY = -5
+RESCORING_PRIORITY = -3
 BOOTSTRAP_PRIORITY = -10
 REAP = "reap"
 
@@ -46,6 +48,7 @@ SCORING_QUEUES = (
     RESAMPLE_SUBMISSION,
     RANK_BOARDS,
     ANALYSE_SPLIT,
+    RESCORE_SUBMISSION,
     REAP,
 )
 
@@ -174,6 +177,19 @@ def list_queued_resampling(session: Session) -> set[str]:
         "SELECT args->>'submission_id' FROM procrastinate_jobs WHERE task_name = :task AND status IN ('todo', 'doing')"
     )
     return set(session.scalars(query, {"task": RESAMPLE_SUBMISSION}))
+
+
+def defer_rescoring(session: Session, submission_id: str, *, delay: timedelta = timedelta(0)) -> int:
+    """Queue another score of a submission, by the scorer in force; two such jobs of one never run at once."""
+    lock = f"{RESCORE_SUBMISSION}-{submission_id}"
+    return defer(
+        session,
+        RESCORE_SUBMISSION,
+        priority=RESCORING_PRIORITY,
+        lock=lock,
+        delay=delay,
+        submission_id=submission_id,
+    )
 
 
 def defer_ranking(session: Session, snapshot_id: int, *, split: str, strategy: str) -> int:

@@ -19,11 +19,12 @@ from app.errors import NotFoundError
 from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.curves import StepSeries
 from app.evaluator.measurements import ALL_SPLITS
-from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.scorers import current_scorer_version
 from app.evaluator.strategies import Strategy
 from app.files.csv_fields import format_field
 from app.services.accounts import Identity
 from app.services.anonymity import is_anonymous, shown_team
+from app.services.board_versions import get_board_version
 from app.services.question_counts import count_questions
 from app.services.snapshots import get_snapshot, list_splits
 from app.services.successors import find_successor
@@ -88,7 +89,9 @@ class Leaderboard:
     """All rows of one board, best first.
 
     Ranks are those of paired differences that a job has stored. Where it has not yet, for just these rows, they are
-    provisional: by point estimate. `superseded_by` names the snapshot that takes the place of this one.
+    provisional: by point estimate. `superseded_by` names the snapshot that takes the place of this one. All rows have
+    one `scorer_version`; where the server now scores with another one, `newer_scorer_version` names that, and
+    `n_waiting` is the number of methods that are published and have a score of that version only.
     """
 
     snapshot: str
@@ -102,6 +105,8 @@ class Leaderboard:
     ranks_are_provisional: bool
     rows: tuple[BoardRow, ...]
     superseded_by: str | None = None
+    newer_scorer_version: str | None = None
+    n_waiting: int = 0
 
 
 COMPUTED_FIELDS = ("rank_reason", "strategy")
@@ -116,22 +121,27 @@ def get_leaderboard(
     strategy: Strategy,
     model: str | None,
     benchmark: str | None,
+    scorer_version: str | None = None,
     reader: Identity | None = None,
     now: datetime | None = None,
 ) -> Leaderboard:
     """Return the board of a snapshot, split and strategy: whole, of one model, of one benchmark, or of one cell.
+
+    Its scorer version is the one that the boards show unless another one is asked for.
 
     Order: realised potential, full precision, highest first; where it is undefined, after those, by area; ties by
     earlier publication. A team that is anonymous `now` is named to itself and to organisers only.
     """
     row = get_snapshot(session, snapshot)
     _check_board(session, row, split=split, model=model, benchmark=benchmark)
+    version = scorer_version or get_board_version(session, row.id, split=split, strategy=strategy)
     query = select_standing(
         row.id,
         models.BoardScore.model.is_not_distinct_from(model),
         models.BoardScore.benchmark.is_not_distinct_from(benchmark),
         split=split,
         strategy=strategy,
+        scorer_version=version,
         columns=SHOWN_COLUMNS,
         reader=reader,
         now=now,
@@ -140,6 +150,7 @@ def get_leaderboard(
     questions = find_most_questions(count_questions(session, row), split=split, benchmark=benchmark)
     rows = assign_ranks([_read_row(one, strategy) for one in found], most_questions=questions)
     ranked = take_stored_ranks(rows, {one["submission_id"]: read_rank(one) for one in found})
+    newer = None if version == current_scorer_version() else current_scorer_version()
     return Leaderboard(
         snapshot=row.name,
         snapshot_sha256=row.full_sha256,
@@ -148,10 +159,14 @@ def get_leaderboard(
         strategy=strategy,
         model=model,
         benchmark=benchmark,
-        scorer_version=SCORER_VERSION,
+        scorer_version=version,
         ranks_are_provisional=ranked is None,
         rows=rows if ranked is None else ranked,
         superseded_by=find_successor(session, row),
+        newer_scorer_version=newer,
+        n_waiting=0
+        if newer is None
+        else _count_waiting(session, row.id, split=split, strategy=strategy, shown=version),
     )
 
 
@@ -285,6 +300,8 @@ BOARD_COLUMNS = (
     "scorer_version",
     "ranks_are_provisional",
     "superseded_by",
+    "newer_scorer_version",
+    "n_waiting",
 )
 
 
@@ -329,14 +346,16 @@ def select_standing(
     *conditions: ColumnElement[bool],
     split: str,
     strategy: Strategy,
+    scorer_version: str,
     columns: Collection[str],
     reader: Identity | None = None,
     now: datetime | None = None,
 ) -> Select[Any]:
     """Return the ranking query: the rows of the boards that meet the conditions, one a method, best first.
 
-    The submission that stands for its method on a board is the current one, else the latest published there. Teams are
-    named as `reader` may see them at the time `now`.
+    Only scores of one version are compared; a submission without a score of it does not stand. The submission that
+    stands for its method on a board is the current one, else the latest published there. Teams are named as `reader`
+    may see them at the time `now`.
     """
     now = now or datetime.now(UTC)
     submission, score, board = models.Submission, models.Score, models.BoardScore
@@ -375,7 +394,7 @@ def select_standing(
             rank.n_ranked,
             place.label("place"),
         )
-        .join(score, and_(score.id == board.score_id, score.scorer_version == SCORER_VERSION))
+        .join(score, and_(score.id == board.score_id, score.scorer_version == scorer_version))
         .join(submission, submission.id == score.submission_id)
         .join(models.Method, models.Method.id == submission.method_id)
         .join(models.Team, models.Team.id == models.Method.team_id)
@@ -400,6 +419,24 @@ def select_standing(
             candidates.c.submission_id,
         )
     )
+
+
+def _count_waiting(session: Session, snapshot_id: int, *, split: str, strategy: Strategy, shown: str) -> int:
+    """Return how many methods have something published and nothing of it scored by the version shown."""
+    submission, score = models.Submission, models.Score
+    published = (
+        submission.snapshot_id == snapshot_id,
+        submission.split == split,
+        submission.strategy == strategy.value,
+        submission.state == "published",
+    )
+    standing = (
+        select(submission.method_id)
+        .join(score, score.submission_id == submission.id)
+        .where(*published, score.scorer_version == shown)
+    )
+    query = select(func.count(submission.method_id.distinct())).where(*published, submission.method_id.not_in(standing))
+    return int(session.scalar(query) or 0)
 
 
 def _read_row(found: Any, strategy: Strategy) -> BoardRow:

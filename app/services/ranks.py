@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from app.db import models
 from app.evaluator.ranks import compare_pairs
 from app.evaluator.strategies import Strategy
 from app.services import jobs
+from app.services.board_versions import get_board_version
 from app.services.leaderboard import find_most_questions, find_rank_reason, select_standing
 from app.services.question_counts import count_questions
 
@@ -52,11 +53,19 @@ def rank_boards(sessions: Sessions, snapshot_id: int, *, split: str, strategy: S
     A board on which some method has no intervals yet keeps provisional ranks: the job comes again once it has. A board
     whose stored ranks are of the methods that stand there now is left as it is. Ranks of methods that stand there no
     longer are removed. Each board is stored by itself; where a job waits that goes ahead of this one, the rest is
-    queued again. What is published meanwhile queues a job of its own.
+    queued again. What is published meanwhile queues a job of its own. Boards of every scorer version are ranked, each
+    by itself and the one shown first: those of a re-scoring can be seen before it is applied, and older ones stay.
     """
     with sessions.begin() as session:
-        boards = _list_standing(session, snapshot_id, split=split, strategy=strategy)
-        _remove_stale(session, snapshot_id, boards, split=split, strategy=strategy)
+        versions = _list_versions(session, snapshot_id, split=split, strategy=strategy)
+        boards = {
+            (version, *names): standing
+            for version in versions
+            for names, standing in _list_standing(
+                session, snapshot_id, split=split, strategy=strategy, scorer_version=version
+            ).items()
+        }
+        _remove_stale(session, snapshot_id, boards.values(), split=split, strategy=strategy)
     n_ranked = 0
     for standing in boards.values():
         is_current = all(one.n_ranked == len(standing) for one in standing)
@@ -70,13 +79,31 @@ def rank_boards(sessions: Sessions, snapshot_id: int, *, split: str, strategy: S
     return n_ranked
 
 
+def _list_versions(session: Session, snapshot_id: int, *, split: str, strategy: Strategy) -> list[str]:
+    """Return the scorer versions of what is published, that which the boards show first."""
+    submission, score = models.Submission, models.Score
+    query = (
+        select(score.scorer_version)
+        .join(submission, submission.id == score.submission_id)
+        .where(
+            submission.snapshot_id == snapshot_id,
+            submission.split == split,
+            submission.strategy == strategy.value,
+            submission.state == "published",
+        )
+        .distinct()
+    )
+    shown = get_board_version(session, snapshot_id, split=split, strategy=strategy)
+    return sorted(session.scalars(query), key=lambda version: (version != shown, version))
+
+
 def _list_standing(
-    session: Session, snapshot_id: int, *, split: str, strategy: Strategy
+    session: Session, snapshot_id: int, *, split: str, strategy: Strategy, scorer_version: str
 ) -> Mapping[BoardNames, list[_Standing]]:
     """Return the methods that take a rank, best first, by board."""
     counts = count_questions(session, session.get_one(models.Snapshot, snapshot_id))
     boards: dict[BoardNames, list[_Standing]] = defaultdict(list)
-    query = select_standing(snapshot_id, split=split, strategy=strategy, columns=COLUMNS)
+    query = select_standing(snapshot_id, split=split, strategy=strategy, scorer_version=scorer_version, columns=COLUMNS)
     for row in session.execute(query):
         questions = find_most_questions(counts, split=split, benchmark=row.benchmark)
         if find_rank_reason(row, most_questions=questions) is not None:
@@ -89,7 +116,7 @@ def _list_standing(
 def _remove_stale(
     session: Session,
     snapshot_id: int,
-    boards: Mapping[BoardNames, Sequence[_Standing]],
+    boards: Iterable[Sequence[_Standing]],
     *,
     split: str,
     strategy: Strategy,
@@ -103,7 +130,7 @@ def _remove_stale(
         .join(models.BoardRank, models.BoardRank.board_score_id == board.id)
         .where(submission.snapshot_id == snapshot_id, submission.split == split, submission.strategy == strategy.value)
     )
-    standing = {one.board_score_id for rows in boards.values() for one in rows}
+    standing = {one.board_score_id for rows in boards for one in rows}
     stale = set(session.scalars(ranked)) - standing
     if stale:
         session.execute(delete(models.BoardRank).where(models.BoardRank.board_score_id.in_(stale)))

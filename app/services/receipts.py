@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -51,7 +52,14 @@ class ReceiptKey:
     is_current: bool
 
 
-def get_receipt(session: Session, submission_id: str, *, account: Identity | None, config: Config) -> str:
+def get_receipt(
+    session: Session,
+    submission_id: str,
+    *,
+    account: Identity | None,
+    config: Config,
+    scorer_version: str | None = None,
+) -> str:
     """Return the signed receipt of a score that the reader may see, as JSON text.
 
     The same score gives the same text. Raises what `get_score` does, and `HiddenLabelsError` on a split whose labels
@@ -60,15 +68,17 @@ def get_receipt(session: Session, submission_id: str, *, account: Identity | Non
     details = get_submission(session, submission_id, account=account)
     if not may_have_receipt(session, details):
         raise HiddenLabelsError(f"There are no receipts on split {details.split!r}: its labels are hidden.")
-    score = get_score(session, submission_id, account=account)
-    scored_at = _find_score_time(session, details, scorer_version=score.scorer_version)
+    score = get_score(session, submission_id, account=account, scorer_version=scorer_version)
+    stored = _get_record(session, details, scorer_version=score.scorer_version)
     receipt = build_receipt(
         json.loads(score.text),
         submission_id=details.id,
         team=details.team,
         method=details.method,
-        scored_at=scored_at,
-        evaluator_version=_find_evaluator_version(session, details, scored_at=scored_at),
+        # Not when the submission was last scored, which another version may change.
+        scored_at=stored.created_at,
+        evaluator_version=stored.evaluator_version
+        or _find_evaluator_version(session, details, scored_at=stored.created_at),
         server=config.server_name,
     )
     return dump_json(sign_receipt(receipt, ensure_signing_key(config.data_dir)))
@@ -103,15 +113,17 @@ def ensure_signing_key(data_dir: Path) -> Ed25519PrivateKey:
     return key
 
 
-def _find_score_time(session: Session, details: SubmissionDetails, *, scorer_version: str) -> datetime:
-    """Return when the score was stored; not when the submission was last scored, which another version may change."""
+def _get_record(session: Session, details: SubmissionDetails, *, scorer_version: str) -> Any:
+    """Return when the score was stored and against which frontiers it was made, where that is stored."""
     score = models.Score
-    query = select(score.created_at).where(score.submission_id == details.id, score.scorer_version == scorer_version)
-    return session.scalars(query).one()
+    query = select(score.created_at, score.evaluator_version).where(
+        score.submission_id == details.id, score.scorer_version == scorer_version
+    )
+    return session.execute(query).one()
 
 
 def _find_evaluator_version(session: Session, details: SubmissionDetails, *, scored_at: datetime) -> str | None:
-    """Return the version of the frontiers that were the newest ones when the score was stored."""
+    """Return the version of the frontiers that were the newest ones when a score was stored that does not say so."""
     frontier = models.CellFrontier
     query = (
         select(frontier.evaluator_version)

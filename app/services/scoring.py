@@ -14,14 +14,16 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.errors import AppError, ContentError, ForbiddenError, NotFoundError, Problem, StateError
-from app.evaluator.scoring import SCORER_VERSION, Score, score_actions
+from app.errors import AppError, ContentError, ForbiddenError, Problem, StateError
+from app.evaluator.scorers import score_currently
+from app.evaluator.scoring import Score
 from app.evaluator.strategies import Strategy
 from app.files.actions import ActionFile, read_actions
-from app.files.documents import score_document
 from app.services import bootstrap, intervals, jobs, snapshots, submissions
 from app.services.accounts import Identity
+from app.services.board_versions import choose_score_version
 from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes
+from app.services.score_records import ActionsGoneError, read_stored_actions, store_score
 from app.services.submissions import SYSTEM, SubmissionDetails, SubmissionState
 from app.services.uploads import StoredFile, upload_path
 
@@ -40,26 +42,12 @@ class NotScoredError(StateError):
     title = "There is no score"
 
 
-class ActionsGoneError(NotFoundError):
-    """The action file is not in the data folder of this server."""
-
-    code = "actions_gone"
-    title = "The action file is missing"
-
-
 class WithdrawnError(AppError):
     """Figures or file of a submission that its team withdrew; only its tombstone is left for others."""
 
     status = 410
     code = "withdrawn"
     title = "The submission was withdrawn"
-
-
-class ActionsChangedError(StateError):
-    """The action file in the data folder has another hash than its name says."""
-
-    code = "actions_changed"
-    title = "The action file was changed"
 
 
 class WithheldActionsError(ForbiddenError):
@@ -161,7 +149,7 @@ def score_submission(
     except Exception as exc:
         # Whatever this is, it is not the file's fault; the next attempt or the reason on the page is what follows.
         logger.exception("attempt %d at submission %s failed", attempt.number, submission_id)
-        _give_back(sessions, attempt, config=config, actor=actor, reason=_describe(exc))
+        _give_back(sessions, attempt, config=config, actor=actor, reason=describe_fault(exc))
 
 
 def reap_submissions(session: Session, *, config: Config, now: datetime | None = None) -> int:
@@ -250,15 +238,22 @@ def check_upload(
     )
 
 
-def get_score(session: Session, submission_id: str, *, account: Identity | None) -> StoredScore:
-    """Return the score document of a submission that the reader may see; of a withdrawn one to its team only."""
+def get_score(
+    session: Session, submission_id: str, *, account: Identity | None, scorer_version: str | None = None
+) -> StoredScore:
+    """Return the score document of a submission that the reader may see; of a withdrawn one to its team only.
+
+    Unless another version is asked for it is the score of the version that the boards show, else the newest one.
+    """
     details = _get_open(session, submission_id, account=account)
+    version = scorer_version or choose_score_version(session, session.get_one(models.Submission, details.id))
     query = select(models.Score.id, models.Score.document, models.Score.scorer_version).where(
-        models.Score.submission_id == details.id, models.Score.scorer_version == SCORER_VERSION
+        models.Score.submission_id == details.id, models.Score.scorer_version == version
     )
     found = session.execute(query).one_or_none()
     if found is None:
-        raise NotScoredError(f"Submission {details.id} is {details.state}; it has no score.")
+        of_version = "" if scorer_version is None else f" by scorer version {scorer_version}"
+        raise NotScoredError(f"Submission {details.id} is {details.state}; it has no score{of_version}.")
     document = dict(found.document)
     n_boards = intervals.fill_intervals(session, document, score_id=found.id)
     text = json.dumps(document, allow_nan=False, ensure_ascii=False)
@@ -321,23 +316,19 @@ def _run(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str) -
     with sessions.begin() as session:
         snapshot = snapshots.get_snapshot(session, attempt.snapshot)
         measurements = snapshots.load_measurements(session, snapshot, data_dir=config.data_dir)
-    path = upload_path(config.data_dir, attempt.actions_sha256)
-    if not path.is_file():
-        raise ActionsGoneError("The action file is not in the data folder of the scoring worker.")
     try:
-        actions = read_actions(
-            path,
+        actions = read_stored_actions(
             measurements,
+            actions_sha256=attempt.actions_sha256,
             strategy=attempt.strategy,
             split=attempt.split,
             filename=attempt.filename,
+            config=config,
             progress=_ProgressWriter(sessions, attempt),
         )
     except ContentError as exc:
         _reject(sessions, attempt, exc, actor=actor)
         return
-    if actions.sha256 != attempt.actions_sha256:
-        raise ActionsChangedError("The stored action file is not the one that was uploaded.")
     with sessions.begin() as session:
         submission = _lock_held(session, attempt, SubmissionState.VALIDATING)
         submission.progress = None
@@ -350,51 +341,18 @@ def _run(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str) -
         )
     with sessions.begin() as session:
         _lock_held(session, attempt, SubmissionState.SCORING)
-    score = score_actions(measurements.select(attempt.split), actions.table, references)
+    score = score_currently(measurements.select(attempt.split), actions.table, references)
     _record(sessions, attempt, score, actions=actions, actor=actor)
 
 
 def _record(sessions: Sessions, attempt: _Attempt, score: Score, *, actions: ActionFile, actor: str) -> None:
     """Write the score, its boards and the state in one transaction: all of it or nothing."""
-    document = score_document(score, actions_sha256=actions.sha256, warnings=actions.warnings)
     with sessions.begin() as session:
         submission = _lock_held(session, attempt, SubmissionState.SCORING)
-        stored = models.Score(submission_id=attempt.submission_id, scorer_version=SCORER_VERSION, document=document)
-        session.add(stored)
-        session.flush()
-        session.add_all(_build_boards(score, score_id=stored.id))
+        store_score(session, submission.id, score, actions=actions)
         submission.scored_at = _now()
         submissions.transition(session, submission, SubmissionState.SCORED, actor=actor)
         bootstrap.defer_intervals(session, submission)
-
-
-def _build_boards(score: Score, *, score_id: int) -> list[models.BoardScore]:
-    return [
-        models.BoardScore(
-            score_id=score_id,
-            model=board.model,
-            benchmark=board.benchmark,
-            n_settings=board.n_settings,
-            n_cells=board.n_cells,
-            min_questions=board.min_questions,
-            realised_potential=board.realised_potential,
-            area=board.area,
-            uninformed_area=board.uninformed_area,
-            oracle_area=board.oracle_area,
-            gap=board.gap,
-            max_accuracy=board.max_accuracy,
-            beta_match=board.beta_match,
-            tokens_saved=board.tokens_saved,
-            accuracy_25=board.accuracy_at["0.25"],
-            accuracy_50=board.accuracy_at["0.5"],
-            accuracy_75=board.accuracy_at["0.75"],
-            best_e3=board.best_e3,
-            reason=board.reason,
-            curve_beta=board.curve.beta.tolist(),
-            curve_accuracy=board.curve.accuracy.tolist(),
-        )
-        for board in score.boards
-    ]
 
 
 def _reject(sessions: Sessions, attempt: _Attempt, error: ContentError, *, actor: str) -> None:
@@ -438,7 +396,8 @@ def _lock_held(session: Session, attempt: _Attempt, *expected: SubmissionState) 
     return submission
 
 
-def _describe(error: Exception) -> str:
+def describe_fault(error: Exception) -> str:
+    """Return in a few words why an attempt at a score failed that is not the file's fault."""
     if isinstance(error, MemoryError):
         return "the scorer ran out of memory"
     if isinstance(error, AppError):

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from app.db import models
 from app.errors import NotFoundError
 from app.evaluator.reference import CellReference
-from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.scorers import current_scorer_version
 from app.evaluator.strategies import Strategy
 from app.files.atomic import replaced_file
 from app.files.documents import dump_json, frontier_document
@@ -104,5 +104,5 @@ def _cache_path(data_dir: Path, snapshot: models.Snapshot, *parts: str, suffix: 
     """Return the place of a thing made from a snapshot; another version of the program makes it anew."""
     folder = data_dir / "cache" / "documents"
     folder.mkdir(parents=True, exist_ok=True)
-    key = "/".join((snapshot.sha256, *parts, SCORER_VERSION, PROGRAM_VERSION))
+    key = "/".join((snapshot.sha256, *parts, current_scorer_version(), PROGRAM_VERSION))
     return folder / (hashlib.sha256(key.encode()).hexdigest() + suffix)

@@ -13,11 +13,13 @@ from sqlalchemy.orm import Session
 
 from app.db import models
 from app.errors import ForbiddenError, NotFoundError
+from app.evaluator.scorers import current_scorer_version
 from app.evaluator.strategies import Strategy
 from app.files.snapshot import UnknownSplitError
 from app.services import allowance, jobs
 from app.services.accounts import Identity
 from app.services.anonymity import hide_actor, hide_filename, hides_team, is_anonymous, shown_link, shown_team
+from app.services.board_versions import list_score_versions, pin_board_version
 from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes, ensure_method
 from app.services.method_notes import InvalidSubmissionError as InvalidSubmissionError
 from app.services.paging import parse_moment, read_cursor, write_cursor
@@ -195,6 +197,10 @@ def publish_submission(session: Session, submission_id: str, *, account: Identit
     if submission.state != SubmissionState.PUBLISHED:
         submission.published_at = _now()
         transition(session, submission, SubmissionState.PUBLISHED, actor=account.name)
+        shown = pin_board_version(session, submission)
+        if shown == current_scorer_version() and shown not in list_score_versions(session, submission.id):
+            # A draft that was scored before the boards were given a newer version.
+            jobs.defer_rescoring(session, submission.id)
         jobs.defer_ranking(session, submission.snapshot_id, split=submission.split, strategy=submission.strategy)
     return get_submission(session, submission_id, account=account)
 

@@ -146,7 +146,8 @@ def load_board_page(
     frontier = list_frontiers(session, snapshot, split=split, board=key).get(query.strategy)
     whole = list_frontiers(session, snapshot, split=split, board=WHOLE)
     curves = list_board_curves(session, board)
-    points_of = list_operating_points(session, [row.submission_id for row in board.rows], board=key)
+    ids = [row.submission_id for row in board.rows]
+    points_of = list_operating_points(session, ids, board=key, scorer_version=board.scorer_version)
     figure = None
     if frontier is not None:
         is_log = query.axis == "log"

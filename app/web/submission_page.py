@@ -166,7 +166,14 @@ def load_score_view(
         place=describe_board(board),
         board=board,
         sentences=describe_figures(board),
-        figure=load_figure(session, submission, board, data_dir=data_dir, is_log=choice.axis == "log"),
+        figure=load_figure(
+            session,
+            submission,
+            board,
+            scorer_version=stored.scorer_version,
+            data_dir=data_dir,
+            is_log=choice.axis == "log",
+        ),
         axis_address=choice.address(submission.id, axis="linear" if choice.axis == "log" else "log"),
         grid=arrange_boards(document["boards"], submission.id, choice),
         settings_view=load_settings(session, submission, document, choice=choice),
@@ -233,16 +240,24 @@ def arrange_boards(boards: Sequence[Document], submission_id: str, choice: Board
 
 
 def load_figure(
-    session: Session, submission: SubmissionDetails, board: Document, *, data_dir: Path, is_log: bool
+    session: Session,
+    submission: SubmissionDetails,
+    board: Document,
+    *,
+    scorer_version: str,
+    data_dir: Path,
+    is_log: bool,
 ) -> FigureView | None:
     """Return the plot of one board, or None where its frontier is not stored."""
     snapshot = get_snapshot(session, submission.snapshot)
     key = BoardKey(board["model"], board["benchmark"])
     frontier = list_frontiers(session, snapshot, split=submission.split, board=key).get(submission.strategy)
-    curve = find_board_curve(session, submission.id, board=key)
+    curve = find_board_curve(session, submission.id, board=key, scorer_version=scorer_version)
     if frontier is None or curve is None:
         return None
-    settings = list_operating_points(session, [submission.id], board=key).get(submission.id, ())
+    settings = list_operating_points(session, [submission.id], board=key, scorer_version=scorer_version).get(
+        submission.id, ()
+    )
     method = MethodLine(submission.method, curve, METHOD_STYLES[0], settings)
     return show_board_figure(
         load_lines(session, snapshot, frontier, data_dir=data_dir, is_log=is_log),

@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app.evaluator.scoring import SCORER_VERSION
+from app.evaluator.scorers import current_scorer_version
 from app.plots.captions import SYNTHETIC_NOTICE
 from app.services.accounts import Identity
 from app.web.efficiency_words import EFFICIENCY_FILTERS
@@ -37,7 +37,7 @@ def make_environment() -> Environment:
     environment.globals.update(
         asset=asset_path,
         plotly_path=PLOTLY_PATH,
-        scorer_version=SCORER_VERSION,
+        scorer_version=current_scorer_version,
         synthetic_notice=SYNTHETIC_NOTICE,
     )
     return environment

@@ -34,6 +34,14 @@ from app.db.models.probe_runs import (
     QuestionSetItem,
 )
 from app.db.models.release import AllowanceLimit, HeldBoard
+from app.db.models.rescorings import (
+    RESCORING_ITEM_STATES,
+    RESCORING_STATES,
+    BoardVersion,
+    Rescoring,
+    RescoringBoard,
+    RescoringItem,
+)
 from app.db.models.snapshots import (
     SNAPSHOT_STATES,
     BoardFrontier,
@@ -60,6 +68,8 @@ __all__ = [
     "PARADIGM_NAMES",
     "PROBE_ITEM_STATES",
     "PROBE_RUN_STATES",
+    "RESCORING_ITEM_STATES",
+    "RESCORING_STATES",
     "ROLES",
     "SCOPES",
     "SLUG_PATTERN",
@@ -79,6 +89,7 @@ __all__ = [
     "BoardInterval",
     "BoardRank",
     "BoardScore",
+    "BoardVersion",
     "CellFrontier",
     "EfficiencyResult",
     "EfficiencySet",
@@ -94,6 +105,9 @@ __all__ = [
     "Question",
     "QuestionSet",
     "QuestionSetItem",
+    "Rescoring",
+    "RescoringBoard",
+    "RescoringItem",
     "Score",
     "SignIn",
     "SignInAttempt",

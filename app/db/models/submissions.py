@@ -199,6 +199,8 @@ class Score(Base):
     id: Mapped[int] = primary_key()
     submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
     scorer_version: Mapped[str]
+    # Of the frontiers it was scored against; NULL of a score that an earlier version stored.
+    evaluator_version: Mapped[str | None]
     # json keeps the text of every number and the order of the keys, so that page, REST and command print the same.
     document: Mapped[dict[str, Any]] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
