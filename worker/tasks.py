@@ -16,7 +16,18 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.config import Config
 from app.db import models
 from app.evaluator.strategies import Strategy
-from app.services import analyses, bootstrap, interval_parts, intervals, jobs, probe_items, ranks, scoring, snapshots
+from app.services import (
+    analyses,
+    bootstrap,
+    interval_parts,
+    intervals,
+    jobs,
+    probe_items,
+    ranks,
+    rescoring_jobs,
+    scoring,
+    snapshots,
+)
 from app.services.uploads import remove_orphans
 
 logger = logging.getLogger(__name__)
@@ -72,6 +83,13 @@ def resample_submission(context: JobContext, *, submission_id: str) -> None:
     intervals.resample_submission(needs["sessions"], submission_id, config=needs["config"])
 
 
+@jobs.queue.task(name=jobs.RESCORE_SUBMISSION, queue=jobs.RESCORE_SUBMISSION, pass_context=True)
+def rescore_submission(context: JobContext, *, submission_id: str) -> None:
+    """Give a submission another score by the scorer in force."""
+    needs = context.additional_context
+    rescoring_jobs.rescore_submission(needs["sessions"], submission_id, config=needs["config"])
+
+
 @jobs.queue.task(name=jobs.RANK_BOARDS, queue=jobs.RANK_BOARDS, pass_context=True)
 def rank_boards(context: JobContext, *, snapshot_id: int, split: str, strategy: str) -> None:
     """Rank the boards of a snapshot, split and strategy."""
@@ -111,6 +129,10 @@ def _reap(config: Config, sessions: sessionmaker[Session]) -> None:
         analyses.begin_missing(session)
     if moved:
         logger.warning("%d overdue submissions were moved on", moved)
+    with sessions.begin() as session:
+        overdue = rescoring_jobs.reap_rescorings(session, config=config)
+    if overdue:
+        logger.warning("%d overdue submissions of re-scorings were moved on", overdue)
     with sessions.begin() as session:
         queued = probe_items.reap_items(session, config=config)
     if queued:

@@ -20,6 +20,7 @@ from app.evaluator.measurements import Measurements
 from app.evaluator.replicate_frontiers import ReplicateFrontiers
 from app.evaluator.resampled_boards import BoardIntervals, BoardNames
 from app.evaluator.resampled_settings import Stops, find_stops
+from app.evaluator.scorers import current_scorer_version
 from app.evaluator.strategies import Strategy
 from app.evaluator.submission_intervals import (
     RANKED_FIGURES,

@@ -10,6 +10,7 @@ from app.db import models
 from app.errors import ContentError
 from app.services import jobs
 from app.services.accounts import Identity
+from app.services.audit import record_audit
 from app.services.submissions import (
     SubmissionDetails,
     SubmissionState,
@@ -37,7 +38,7 @@ def flag_submission(session: Session, submission_id: str, *, reason: str, accoun
     submission = _lock(session, submission_id)
     if submission.flag_reason != reason:
         submission.flag_reason, submission.flagged_at = reason, datetime.now(UTC)
-        note_event(session, submission, actor=account.name, reason=f"flagged: {reason}")
+        _record(session, submission, account, action="flag_submission", event=f"flagged: {reason}")
         _rank_again(session, submission)
     return get_submission(session, submission_id, account=account)
 
@@ -47,7 +48,7 @@ def unflag_submission(session: Session, submission_id: str, *, account: Identity
     submission = _lock(session, submission_id)
     if submission.flag_reason is not None:
         submission.flag_reason = submission.flagged_at = None
-        note_event(session, submission, actor=account.name, reason="no longer flagged")
+        _record(session, submission, account, action="unflag_submission", event="no longer flagged")
         _rank_again(session, submission)
     return get_submission(session, submission_id, account=account)
 
@@ -57,7 +58,7 @@ def verify_submission(session: Session, submission_id: str, *, account: Identity
     submission = _lock(session, submission_id)
     if not submission.is_verified:
         submission.is_verified = True
-        note_event(session, submission, actor=account.name, reason="verified by an organiser")
+        _record(session, submission, account, action="verify_submission", event="verified by an organiser")
     return get_submission(session, submission_id, account=account)
 
 
@@ -66,28 +67,28 @@ def unverify_submission(session: Session, submission_id: str, *, account: Identi
     submission = _lock(session, submission_id)
     if submission.is_verified:
         submission.is_verified = False
-        note_event(session, submission, actor=account.name, reason="no longer verified")
+        _record(session, submission, account, action="unverify_submission", event="no longer verified")
     return get_submission(session, submission_id, account=account)
 
 
 def mark_baseline(session: Session, submission_id: str, *, account: Identity) -> SubmissionDetails:
     """Mark the method of a submission as a baseline, with all its entries: shown as one, and ranked as before."""
-    return _set_baseline(session, submission_id, account=account, mark=True, reason="marked as a baseline")
+    return _set_baseline(session, submission_id, account=account, action="mark_baseline")
 
 
 def unmark_baseline(session: Session, submission_id: str, *, account: Identity) -> SubmissionDetails:
     """Take the mark of a baseline back."""
-    return _set_baseline(session, submission_id, account=account, mark=False, reason="no longer a baseline")
+    return _set_baseline(session, submission_id, account=account, action="unmark_baseline")
 
 
-def _set_baseline(
-    session: Session, submission_id: str, *, account: Identity, mark: bool, reason: str
-) -> SubmissionDetails:
+def _set_baseline(session: Session, submission_id: str, *, account: Identity, action: str) -> SubmissionDetails:
     submission = _lock(session, submission_id)
     method = session.get_one(models.Method, submission.method_id)
-    if method.is_baseline != mark:
-        method.is_baseline = mark
-        note_event(session, submission, actor=account.name, reason=f"its method {reason}")
+    marked = action == "mark_baseline"
+    if method.is_baseline != marked:
+        method.is_baseline = marked
+        event = "its method was marked as a baseline" if marked else "its method is no longer a baseline"
+        _record(session, submission, account, action=action, event=event)
     return get_submission(session, submission_id, account=account)
 
 
@@ -96,6 +97,13 @@ def _lock(session: Session, submission_id: str) -> models.Submission:
     if submission is None:
         raise UnknownSubmissionError(f"There is no submission {submission_id!r}.")
     return submission
+
+
+def _record(session: Session, submission: models.Submission, account: Identity, *, action: str, event: str) -> None:
+    """Write an act both into the public history of the entry and into the audit log."""
+    note_event(session, submission, actor=account.name, reason=event)
+    details = {"reason": submission.flag_reason} if action == "flag_submission" else None
+    record_audit(session, actor=account.name, action=action, subject=f"submission {submission.id}", details=details)
 
 
 def _rank_again(session: Session, submission: models.Submission) -> None:

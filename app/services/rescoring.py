@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.db import models
 from app.errors import NotFoundError, StateError
+from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.scorers import current_scorer_version
 from app.evaluator.strategies import Strategy
 from app.services import jobs
@@ -401,7 +402,7 @@ def _count_resampled(session: Session, rescoring: models.Rescoring) -> int:
         .join(score, and_(score.submission_id == item.submission_id, score.scorer_version == rescoring.to_version))
         .join(board, board.score_id == score.id)
         .join(interval, interval.board_score_id == board.id)
-        .where(item.rescoring_id == rescoring.id)
+        .where(item.rescoring_id == rescoring.id, interval.version == INTERVAL_VERSION)
     )
     return int(session.scalar(query) or 0)
 
