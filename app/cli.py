@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from app.cli_admin import admin_app
 from app.cli_options import (
     ActionsPath,
     BootstrapOption,
@@ -71,6 +72,7 @@ app.add_typer(snapshot_app, name="snapshot")
 app.add_typer(worker_app, name="worker")
 app.add_typer(probe_run_app, name="probe-run")
 app.add_typer(receipt_app, name="receipt")
+app.add_typer(admin_app, name="admin")
 
 
 def main() -> None:

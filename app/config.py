@@ -34,6 +34,7 @@ class Config:
     data_dir : folder of uploads, caches, the local token and the embedded database (OTBOARD_DATA).
     database_url : a PostgreSQL server to use instead of the embedded one (OTBOARD_DATABASE_URL).
     upload_limit_bytes : largest action file that is accepted (OTBOARD_UPLOAD_LIMIT_MIB, in MiB).
+    snapshot_limit_bytes : largest zip of a snapshot that is accepted over the web (OTBOARD_SNAPSHOT_LIMIT_MIB, in MiB).
     scoring_deadline_seconds : how long one attempt at scoring may take before it counts as lost
         (OTBOARD_SCORING_DEADLINE_SECONDS).
     scoring_attempts : attempts at scoring a submission before it has failed (OTBOARD_SCORING_ATTEMPTS).
@@ -47,6 +48,7 @@ class Config:
     data_dir: Path
     database_url: str | None = field(default=None, repr=False)
     upload_limit_bytes: int = 512 * MEBIBYTE
+    snapshot_limit_bytes: int = 4096 * MEBIBYTE
     scoring_deadline_seconds: int = 900
     scoring_attempts: int = 3
     bootstrap_replicates: int = 2000
@@ -87,6 +89,7 @@ def load_config(environ: Mapping[str, str] = os.environ) -> Config:
         data_dir=read("OTBOARD_DATA", _parse_folder, _default_data_dir(environ)),
         database_url=read("OTBOARD_DATABASE_URL", str, "") or None,
         upload_limit_bytes=read("OTBOARD_UPLOAD_LIMIT_MIB", _parse_count, 512) * MEBIBYTE,
+        snapshot_limit_bytes=read("OTBOARD_SNAPSHOT_LIMIT_MIB", _parse_count, 4096) * MEBIBYTE,
         scoring_deadline_seconds=read("OTBOARD_SCORING_DEADLINE_SECONDS", _parse_count, 900),
         scoring_attempts=read("OTBOARD_SCORING_ATTEMPTS", _parse_count, 3),
         bootstrap_replicates=read("OTBOARD_BOOTSTRAP_REPLICATES", _parse_count, 2000),

@@ -26,6 +26,7 @@ from app.services import (
     ranks,
     rescoring_jobs,
     scoring,
+    snapshot_imports,
     snapshots,
 )
 from app.services.uploads import remove_orphans
@@ -90,6 +91,13 @@ def rescore_submission(context: JobContext, *, submission_id: str) -> None:
     rescoring_jobs.rescore_submission(needs["sessions"], submission_id, config=needs["config"])
 
 
+@jobs.queue.task(name=jobs.IMPORT_SNAPSHOT, queue=jobs.IMPORT_SNAPSHOT, pass_context=True)
+def import_snapshot(context: JobContext, *, import_id: int) -> None:
+    """Check and import a snapshot that was handed in over the web."""
+    needs = context.additional_context
+    snapshot_imports.run_import(needs["sessions"], import_id, config=needs["config"])
+
+
 @jobs.queue.task(name=jobs.RANK_BOARDS, queue=jobs.RANK_BOARDS, pass_context=True)
 def rank_boards(context: JobContext, *, snapshot_id: int, split: str, strategy: str) -> None:
     """Rank the boards of a snapshot, split and strategy."""
@@ -131,8 +139,9 @@ def _reap(config: Config, sessions: sessionmaker[Session]) -> None:
         logger.warning("%d overdue submissions were moved on", moved)
     with sessions.begin() as session:
         overdue = rescoring_jobs.reap_rescorings(session, config=config)
-    if overdue:
-        logger.warning("%d overdue submissions of re-scorings were moved on", overdue)
+        n_imports = snapshot_imports.reap_imports(session, config=config)
+    if overdue or n_imports:
+        logger.warning("%d overdue submissions of re-scorings and %d imports were moved on", overdue, n_imports)
     with sessions.begin() as session:
         queued = probe_items.reap_items(session, config=config)
     if queued:

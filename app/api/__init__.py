@@ -11,11 +11,13 @@ from app.api import (
     efficiency,
     health,
     leaderboard,
+    marks,
     models,
     operating_points,
     people,
     probe_runs,
     receipts,
+    rescorings,
     snapshots,
     submissions,
 )
@@ -26,7 +28,7 @@ PREFIX = "/api/v1"
 router = APIRouter()
 PARTS = (
     *(snapshots, submissions, operating_points, receipts, leaderboard, compare, badges),
-    *(people, models, probe_runs, efficiency),
+    *(people, models, probe_runs, efficiency, marks, rescorings),
 )
 for part in PARTS:
     # Said here once, so that the framework does not add its own kind of answer to requests that it refuses.

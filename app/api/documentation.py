@@ -17,6 +17,11 @@ NOT_MODIFIED: Responses = {304: {"description": "Unchanged since the `ETag` that
 LIMIT = Annotated[int, Query(ge=1, le=200, description="How many items a page has at most.")]
 CURSOR = Annotated[str | None, Query(description="The `next_cursor` of the page before.", max_length=500)]
 
+VERSION = Annotated[
+    str | None,
+    Query(max_length=100, description="The score by this scorer version; else by the one that the boards show."),
+]
+
 
 def errors(*statuses: int, also: Responses | None = None) -> Responses:
     """Return the OpenAPI responses of these error statuses, and of others besides."""

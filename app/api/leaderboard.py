@@ -34,6 +34,9 @@ def get_board(
     split: str = "all",
     model: Annotated[str | None, Query(description="The board of one model; both, of one cell.")] = None,
     benchmark: Annotated[str | None, Query(description="The board of one benchmark.")] = None,
+    scorer_version: Annotated[
+        str | None, Query(description="The board by an older scorer version; else the one that it shows.")
+    ] = None,
     format: Annotated[Literal["json", "csv"] | None, Query(description="Else what `Accept` asks for.")] = None,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
 ) -> LeaderboardOut | Response:
@@ -44,7 +47,14 @@ def get_board(
     of the board has fewer than 20 questions. Teams that chose to be anonymous for now are called `anonymous`.
     """
     board = get_leaderboard(
-        session, snapshot=snapshot, split=split, strategy=strategy, model=model, benchmark=benchmark, reader=reader
+        session,
+        snapshot=snapshot,
+        split=split,
+        strategy=strategy,
+        model=model,
+        benchmark=benchmark,
+        scorer_version=scorer_version,
+        reader=reader,
     )
     response.headers["Vary"] = VARY
     if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):

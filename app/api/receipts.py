@@ -7,7 +7,7 @@ import hashlib
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from app.api.documentation import NOT_MODIFIED, errors
+from app.api.documentation import NOT_MODIFIED, VERSION, errors
 from app.api.frozen import find_unchanged, frozen, make_etag
 from app.api.schemas import Answer, BoardFiguresOut, Document, Sha256
 from app.evaluator.strategies import Strategy
@@ -72,10 +72,15 @@ class ReceiptKeyPageOut(BaseModel):
     responses=errors(401, 403, 404, 409, 410, 500, also=NOT_MODIFIED),
 )
 def get_receipt(
-    submission_id: str, reader: ReaderDep, session: SessionDep, config: ConfigDep, request: Request
+    submission_id: str,
+    reader: ReaderDep,
+    session: SessionDep,
+    config: ConfigDep,
+    request: Request,
+    scorer_version: VERSION = None,
 ) -> Response:
     """Return the score signed by this server; `otboard receipt verify` checks it offline."""
-    text = receipts.get_receipt(session, submission_id, account=reader, config=config)
+    text = receipts.get_receipt(session, submission_id, account=reader, config=config, scorer_version=scorer_version)
     etag = make_etag("receipt", hashlib.sha256(text.encode()).hexdigest())
     answer = find_unchanged(request, etag) or frozen(text, etag=etag)
     answer.headers["Content-Disposition"] = f'attachment; filename="receipt-{submission_id}.json"'

@@ -520,6 +520,10 @@ class LeaderboardOut(Answer):
     scorer_version: str
     ranks_are_provisional: bool = Field(description="Whether ranks go by the point estimate: a job replaces them.")
     superseded_by: str | None = Field(description="The snapshot that takes the place of this board's.")
+    newer_scorer_version: str | None = Field(
+        description="The version that the server scores with now, where the board was made by another one; else null."
+    )
+    n_waiting: int = Field(description="Methods that are published and have no score by the board's version.")
     rows: list[BoardRowOut]
 
     model_config = ConfigDict(
@@ -536,6 +540,8 @@ class LeaderboardOut(Answer):
                 "scorer_version": "1",
                 "ranks_are_provisional": False,
                 "superseded_by": None,
+                "newer_scorer_version": None,
+                "n_waiting": 0,
                 "rows": [EXAMPLE_ROW],
             }
         },

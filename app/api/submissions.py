@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
-from app.api.documentation import CURSOR, LIMIT, NOT_MODIFIED, Responses, errors, multipart
+from app.api.documentation import CURSOR, LIMIT, NOT_MODIFIED, VERSION, Responses, errors, multipart
 from app.api.frozen import find_unchanged, frozen, make_etag
 from app.api.schemas import EventOut, EventPageOut, ScoreOut, SubmissionOut, SubmissionPageOut, ValidationOut
 from app.services import publishing, scoring, submissions
@@ -131,9 +131,15 @@ def download_actions(
     response_model=ScoreOut,
     responses=errors(401, 404, 409, 410, also=NOT_MODIFIED),
 )
-def get_score(submission_id: str, reader: ReaderDep, session: SessionDep, request: Request) -> Response:
+def get_score(
+    submission_id: str,
+    reader: ReaderDep,
+    session: SessionDep,
+    request: Request,
+    scorer_version: VERSION = None,
+) -> Response:
     """Return the score document: what `otboard score` prints for the same file. Its intervals follow a while later."""
-    score = scoring.get_score(session, submission_id, account=reader)
+    score = scoring.get_score(session, submission_id, account=reader, scorer_version=scorer_version)
     etag = make_etag("score", submission_id, score.scorer_version, "intervals" if score.has_intervals else "")
     return find_unchanged(request, etag) or frozen(score.text, etag=etag)
 

@@ -30,6 +30,7 @@ RESAMPLE_SUBMISSION = "resample_submission"
 RANK_BOARDS = "rank_boards"
 ANALYSE_SPLIT = "analyse_split"
 RESCORE_SUBMISSION = "rescore_submission"
+IMPORT_SNAPSHOT = "import_snapshot"
 PROBE_QUESTION = "probe_question"
 # Submissions that wait for their score have priority 0.
 RANKING_PRIORITY = -1
@@ -49,6 +50,7 @@ SCORING_QUEUES = (
     RANK_BOARDS,
     ANALYSE_SPLIT,
     RESCORE_SUBMISSION,
+    IMPORT_SNAPSHOT,
     REAP,
 )
 
@@ -177,6 +179,12 @@ def list_queued_resampling(session: Session) -> set[str]:
         "SELECT args->>'submission_id' FROM procrastinate_jobs WHERE task_name = :task AND status IN ('todo', 'doing')"
     )
     return set(session.scalars(query, {"task": RESAMPLE_SUBMISSION}))
+
+
+def defer_import(session: Session, import_id: int, *, delay: timedelta = timedelta(0)) -> int:
+    """Queue the import of a snapshot that was handed in over the web."""
+    lock = f"{IMPORT_SNAPSHOT}-{import_id}"
+    return defer(session, IMPORT_SNAPSHOT, lock=lock, delay=delay, import_id=import_id)
 
 
 def defer_rescoring(session: Session, submission_id: str, *, delay: timedelta = timedelta(0)) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -365,7 +364,8 @@ def _read(session: Session, query: Select[tuple[models.Rescoring]]) -> tuple[Res
     boards = list(
         session.scalars(select(board).where(board.rescoring_id.in_(ids)).order_by(board.split, board.strategy))
     )
-    names = dict(session.execute(select(models.Snapshot.id, models.Snapshot.name)).tuples() if rescorings else ())
+    snapshots = session.execute(select(models.Snapshot.id, models.Snapshot.name)) if rescorings else ()
+    names = {row.id: row.name for row in snapshots}
     return tuple(
         RescoringStatus(
             id=found.id,
@@ -418,5 +418,4 @@ def _list_failed(session: Session, rescoring_id: int) -> tuple[FailedRescoring, 
         .order_by(item.id)
         .limit(SHOWN_FAILURES)
     )
-    rows: Sequence[tuple[str, str, str, str]] = session.execute(query).tuples().all()  # type: ignore[assignment]
-    return tuple(FailedRescoring(*row) for row in rows)
+    return tuple(FailedRescoring(*row) for row in session.execute(query))

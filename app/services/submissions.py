@@ -17,7 +17,7 @@ from app.evaluator.scorers import current_scorer_version
 from app.evaluator.strategies import Strategy
 from app.files.snapshot import UnknownSplitError
 from app.services import allowance, jobs
-from app.services.accounts import Identity
+from app.services.accounts import Identity, Scope
 from app.services.anonymity import hide_actor, hide_filename, hides_team, is_anonymous, shown_link, shown_team
 from app.services.board_versions import list_score_versions, pin_board_version
 from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes, ensure_method
@@ -229,8 +229,8 @@ def retry_submission(session: Session, submission_id: str, *, account: Identity)
 def get_submission(
     session: Session, submission_id: str, *, account: Identity | None, now: datetime | None = None
 ) -> SubmissionDetails:
-    """Return a submission: to its team always, to others once it is published, and then also when it was withdrawn."""
-    query = _details_query(account, now=now).where(models.Submission.id == submission_id)
+    """Return a submission: to its team and to organisers always, to others once it is published, withdrawn or not."""
+    query = details_query(account, now=now).where(models.Submission.id == submission_id)
     found = session.execute(query).mappings().one_or_none()
     if found is None or not _may_see(found, account):
         raise UnknownSubmissionError(f"There is no submission {submission_id!r}, or it is not published.")
@@ -246,10 +246,10 @@ def list_submissions(
     cursor: str | None = None,
 ) -> SubmissionPage:
     """Return the submissions of the account's teams, newest first; with a hash, those of a file with these bytes."""
-    query = _details_query(account).where(models.Submission.team_id.in_(account.team_ids))
+    query = details_query(account).where(models.Submission.team_id.in_(account.team_ids))
     if actions_sha256 is not None:
         query = query.where(models.Submission.actions_sha256 == actions_sha256)
-    return _list_page(session, query, account=account, limit=limit, cursor=cursor)
+    return list_page(session, query, account=account, limit=limit, cursor=cursor)
 
 
 def list_method_submissions(
@@ -265,8 +265,8 @@ def list_method_submissions(
     visible = models.Submission.state == SubmissionState.PUBLISHED
     if account is not None:
         visible = or_(visible, models.Submission.team_id.in_(account.team_ids))
-    query = _details_query(account, now=now).where(models.Method.name == method, visible)
-    return _list_page(session, query, account=account, limit=limit, cursor=cursor)
+    query = details_query(account, now=now).where(models.Method.name == method, visible)
+    return list_page(session, query, account=account, limit=limit, cursor=cursor)
 
 
 def list_events(
@@ -286,6 +286,11 @@ def list_events(
         )
         for found in session.scalars(query)
     )
+
+
+def may_organise(account: Identity | None) -> bool:
+    """Whether an account may look at every team's submissions: an organiser, with a token to organise."""
+    return account is not None and account.is_organiser and Scope.ORGANISE in account.scopes
 
 
 def was_shown(submission: models.Submission) -> bool:
@@ -360,7 +365,8 @@ def lock_own(session: Session, submission_id: str, *, account: Identity) -> mode
     return submission
 
 
-def _details_query(reader: Identity | None, *, now: datetime | None = None) -> Select[Any]:
+def details_query(reader: Identity | None, *, now: datetime | None = None) -> Select[Any]:
+    """Return the query of what `SubmissionDetails` holds, one row a submission, as `reader` may see it."""
     submission, method, team, snapshot = models.Submission, models.Method, models.Team, models.Snapshot
     now = now or _now()
     waiting = select(
@@ -394,8 +400,9 @@ def _details_query(reader: Identity | None, *, now: datetime | None = None) -> S
 
 def _may_see(found: Any, account: Identity | None) -> bool:
     submission: models.Submission = found["Submission"]
-    mine = account is not None and submission.team_id in account.team_ids
-    return mine or was_shown(submission)
+    if account is not None and (submission.team_id in account.team_ids or may_organise(account)):
+        return True
+    return was_shown(submission)
 
 
 def _read_details(found: Any, account: Identity | None) -> SubmissionDetails:
@@ -414,9 +421,10 @@ def _read_details(found: Any, account: Identity | None) -> SubmissionDetails:
     return SubmissionDetails(**converted, **plain)
 
 
-def _list_page(
+def list_page(
     session: Session, query: Select[Any], *, account: Identity | None, limit: int, cursor: str | None
 ) -> SubmissionPage:
+    """Return some of the submissions of a query of `details_query`, newest first."""
     submission = models.Submission
     if cursor is not None:
         created_at, last_id = read_cursor(cursor, n_parts=2)

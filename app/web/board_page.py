@@ -41,6 +41,7 @@ class BoardQuery:
     model: str | None = None
     benchmark: str | None = None
     axis: str = "linear"
+    scorer_version: str | None = None
 
     def address(self, path: str = "/", **changes: str | None) -> str:
         """Return the address of this view, or of the one with these changes."""
@@ -141,6 +142,7 @@ def load_board_page(
         model=query.model,
         benchmark=query.benchmark,
         reader=reader,
+        scorer_version=query.scorer_version,
     )
     key = BoardKey(query.model, query.benchmark)
     frontier = list_frontiers(session, snapshot, split=split, board=key).get(query.strategy)

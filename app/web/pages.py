@@ -38,9 +38,12 @@ def read_board_query(
     model: str = "",
     benchmark: str = "",
     axis: Axis = "linear",
+    scorer_version: str = "",
 ) -> BoardQuery:
     """Return the view an address asks for; a form that was sent as it stands has empty fields, which mean all."""
-    return BoardQuery(snapshot or None, split or None, strategy, model or None, benchmark or None, axis)
+    return BoardQuery(
+        snapshot or None, split or None, strategy, model or None, benchmark or None, axis, scorer_version or None
+    )
 
 
 def read_snapshot_query(split: str = "", model: str = "", benchmark: str = "", axis: Axis = "linear") -> SnapshotQuery:
@@ -55,9 +58,10 @@ def read_board_choice(
     sort: SortKey = "setting",
     order: Order = "asc",
     settings: Literal["", "all"] = "",
+    scorer_version: str = "",
 ) -> BoardChoice:
     """Return which of a submission's boards an address asks for, and how its settings are listed."""
-    return BoardChoice(model or None, benchmark or None, axis, sort, order, settings)
+    return BoardChoice(model or None, benchmark or None, axis, sort, order, settings, scorer_version or None)
 
 
 @router.get("/")

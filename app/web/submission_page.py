@@ -12,11 +12,13 @@ from urllib.parse import urlencode
 from sqlalchemy.orm import Session
 
 from app.db import models
+from app.evaluator.scorers import current_scorer_version
 from app.plots.captions import Caption, describe_data, describe_realised
 from app.plots.palette import METHOD_STYLES
 from app.plots.traces import MethodLine
 from app.services.accounts import Identity
 from app.services.board_lines import BoardKey, find_board_curve, list_frontiers, list_operating_points
+from app.services.board_versions import list_score_versions
 from app.services.operating_rows import Order, SortKey, list_rows
 from app.services.receipts import may_have_receipt
 from app.services.scoring import get_score
@@ -80,6 +82,8 @@ class ScoreView:
     file_order_address: str
     loss_key: tuple[KeyEntry, ...]
     scorer_version: str
+    versions: tuple[tuple[str, str], ...]
+    newer_version: str | None
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,10 @@ class SubmissionPage:
 
 @dataclass(frozen=True)
 class BoardChoice:
-    """Which of a submission's boards its page plots, and how its settings are listed."""
+    """Which of a submission's boards its page plots, how its settings are listed, and by which scorer version.
+
+    Without a version it is the one that the boards show.
+    """
 
     model: str | None = None
     benchmark: str | None = None
@@ -107,6 +114,7 @@ class BoardChoice:
     sort: SortKey = "setting"
     order: Order = "asc"
     settings: str = ""
+    scorer_version: str | None = None
 
     def address(self, submission_id: str, **changes: str | None) -> str:
         """Return the address of the page with this board, or with these changes."""
@@ -155,7 +163,7 @@ def load_score_view(
     data_dir: Path,
 ) -> ScoreView | None:
     """Return the score; None where no board of it can be shown."""
-    stored = get_score(session, submission.id, account=reader)
+    stored = get_score(session, submission.id, account=reader, scorer_version=choice.scorer_version)
     document = json.loads(stored.text)
     board = choose_board(document["boards"], choice)
     if board is None:
@@ -181,6 +189,11 @@ def load_score_view(
         file_order_address=f"{choice.address(submission.id, sort='setting', order='asc')}#settings",
         loss_key=LOSS_KEY,
         scorer_version=stored.scorer_version,
+        versions=tuple(
+            (version, choice.address(submission.id, scorer_version=version))
+            for version in list_score_versions(session, submission.id)
+        ),
+        newer_version=None if stored.scorer_version == current_scorer_version() else current_scorer_version(),
     )
 
 

@@ -25,7 +25,7 @@ from app.files.receipts import verify_receipt
 from app.services import receipts, snapshots
 from app.services.accounts import Identity
 from app.services.receipts import ReceiptKeyUnusableError, ensure_signing_key, get_receipt, list_receipt_keys
-from app.services.scoring import NotScoredError, get_score
+from app.services.scoring import NotScoredError, WithdrawnError, get_score
 from app.services.submissions import (
     HiddenLabelsError,
     UnknownSubmissionError,
@@ -213,7 +213,7 @@ def test_a_receipt_is_for_whoever_may_see_the_score(
         assert get_receipt(session, scored, account=reader, config=config)
     withdraw_submission(session, scored, account=author)
     for reader in (None, stranger):
-        with pytest.raises(UnknownSubmissionError):
+        with pytest.raises(WithdrawnError):
             get_receipt(session, scored, account=reader, config=config)
     assert json.loads(get_receipt(session, scored, account=author, config=config))["receipt"]["submission_id"] == scored
 

@@ -42,6 +42,7 @@ from app.db.models.rescorings import (
     RescoringBoard,
     RescoringItem,
 )
+from app.db.models.snapshot_imports import IMPORT_STATES, SnapshotImport
 from app.db.models.snapshots import (
     SNAPSHOT_STATES,
     BoardFrontier,
@@ -64,6 +65,7 @@ from app.db.models.submissions import (
 )
 
 __all__ = [
+    "IMPORT_STATES",
     "LINK_PURPOSES",
     "PARADIGM_NAMES",
     "PROBE_ITEM_STATES",
@@ -114,6 +116,7 @@ __all__ = [
     "Snapshot",
     "SnapshotBenchmark",
     "SnapshotFigure",
+    "SnapshotImport",
     "SnapshotModel",
     "SplitReplicates",
     "Submission",
