@@ -31,6 +31,7 @@ from app.cli_output import (
 )
 from app.cli_probe_runs import probe_run_app
 from app.cli_receipt import receipt_app
+from app.cli_snapshot_admin import hide_splits, remove
 from app.cli_worker import worker_app
 from app.errors import AppError, ContentError
 from app.evaluator.strategies import Strategy
@@ -68,6 +69,8 @@ app = typer.Typer(
     "3 the server or database could not be reached.",
 )
 snapshot_app = typer.Typer(no_args_is_help=True, help="Verify, import, export, list and freeze snapshots.")
+snapshot_app.command("hide")(hide_splits)
+snapshot_app.command("remove")(remove)
 app.add_typer(snapshot_app, name="snapshot")
 app.add_typer(worker_app, name="worker")
 app.add_typer(probe_run_app, name="probe-run")
@@ -175,10 +178,11 @@ def snapshot_freeze(
 ) -> None:
     """Make a snapshot of the database unchangeable, so that submissions can be scored on it."""
     from app.cli_database import describe_snapshot, open_session
-    from app.services.snapshots import freeze_snapshot
+    from app.services.audit import COMMAND_LINE
+    from app.services.snapshot_admin import freeze_for_good
 
     with open_session() as session:
-        document = describe_snapshot(session, freeze_snapshot(session, name))
+        document = describe_snapshot(session, freeze_for_good(session, name, actor=COMMAND_LINE))
     _print_fields(document, output_format)
 
 

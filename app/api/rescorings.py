@@ -54,7 +54,9 @@ def preview(
     benchmark: str | None = None,
 ) -> PreviewOut:
     """Tell which figures and ranks the re-scoring changes, as far as its scores are made."""
-    found = preview_rescoring(session, rescoring_id, split=split, strategy=strategy, model=model, benchmark=benchmark)
+    found = preview_rescoring(
+        session, rescoring_id, split=split, strategy=strategy, model=model, benchmark=benchmark, reader=organiser
+    )
     return PreviewOut.model_validate(found)
 
 

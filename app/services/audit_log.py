@@ -85,7 +85,7 @@ def format_audit_csv(session: Session, chosen: AuditFilter) -> Iterator[str]:
             return
 
 
-def _select(chosen: AuditFilter) -> Select[tuple[models.AuditEvent]]:
+def _select(chosen: AuditFilter) -> Select[models.AuditEvent]:
     table = models.AuditEvent
     query = select(table).order_by(table.id.desc())
     if chosen.actor is not None:

@@ -351,7 +351,7 @@ def _has_older_score(version: str) -> ColumnElement[bool]:
     return select(score.id).where(score.submission_id == models.Submission.id, score.scorer_version != version).exists()
 
 
-def _read(session: Session, query: Select[tuple[models.Rescoring]]) -> tuple[RescoringStatus, ...]:
+def _read(session: Session, query: Select[models.Rescoring]) -> tuple[RescoringStatus, ...]:
     rescorings = list(session.scalars(query.execution_options(populate_existing=True)))
     ids = [rescoring.id for rescoring in rescorings]
     item, board = models.RescoringItem, models.RescoringBoard
@@ -378,7 +378,10 @@ def _read(session: Session, query: Select[tuple[models.Rescoring]]) -> tuple[Res
                 if b.rescoring_id == found.id
             ),
             n_submissions=sum(n for (rescoring_id, _), n in counts.items() if rescoring_id == found.id),
-            **{f"n_{state}": counts.get((found.id, state), 0) for state in models.RESCORING_ITEM_STATES},
+            n_waiting=counts.get((found.id, "waiting"), 0),
+            n_scoring=counts.get((found.id, "scoring"), 0),
+            n_done=counts.get((found.id, "done"), 0),
+            n_failed=counts.get((found.id, "failed"), 0),
             n_resampled=_count_resampled(session, found),
             failed=_list_failed(session, found.id) if counts.get((found.id, "failed")) else (),
             actor=found.actor,
@@ -418,4 +421,7 @@ def _list_failed(session: Session, rescoring_id: int) -> tuple[FailedRescoring, 
         .order_by(item.id)
         .limit(SHOWN_FAILURES)
     )
-    return tuple(FailedRescoring(*row) for row in session.execute(query))
+    return tuple(
+        FailedRescoring(submission_id, name, team_name, reason or "")
+        for submission_id, name, team_name, reason in session.execute(query)
+    )

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from app.evaluator.strategies import Strategy
+from app.services.accounts import Identity
 from app.services.leaderboard import BoardRow, Leaderboard, get_leaderboard, select_standing
 from app.services.rescoring import RescoredBoard, RescoringStatus, UnknownRescoringError, get_rescoring
 from app.services.snapshots import get_snapshot
@@ -112,8 +113,11 @@ def preview_rescoring(
     strategy: Strategy | None = None,
     model: str | None = None,
     benchmark: str | None = None,
+    reader: Identity | None = None,
 ) -> Preview:
     """Return what a re-scoring changes, as far as its scores are made; `split` and `strategy` choose the board in full.
+
+    Teams that are anonymous for now are named to `reader` where that is an organiser.
 
     Raises
     ------
@@ -123,15 +127,15 @@ def preview_rescoring(
     shown = _choose(rescoring, split=split, strategy=strategy)
     targets, changes = [], []
     for board in rescoring.boards:
-        old = _load_figures(session, rescoring, board, version=board.from_version)
-        new = _load_figures(session, rescoring, board, version=rescoring.to_version)
+        old = _load_figures(session, rescoring, board, version=board.from_version, reader=reader)
+        new = _load_figures(session, rescoring, board, version=rescoring.to_version, reader=reader)
         targets.append(_count_changes(board, old, new))
         changes += list(_list_changes(board, old, new))
     return Preview(
         rescoring=rescoring,
         targets=tuple(targets),
         largest=tuple(heapq.nlargest(MOST_LARGEST, changes, key=_size)),
-        board=_compare_board(session, rescoring, shown, model=model, benchmark=benchmark),
+        board=_compare_board(session, rescoring, shown, model=model, benchmark=benchmark, reader=reader),
     )
 
 
@@ -142,12 +146,14 @@ def _choose(rescoring: RescoringStatus, *, split: str | None, strategy: Strategy
     raise UnknownRescoringError(f"Re-scoring {rescoring.id} is not about split {split}, {strategy}.")
 
 
-def _load_figures(session: Session, rescoring: RescoringStatus, board: RescoredBoard, *, version: str) -> Figures:
+def _load_figures(
+    session: Session, rescoring: RescoringStatus, board: RescoredBoard, *, version: str, reader: Identity | None
+) -> Figures:
     """Return the figures of all boards of a split and strategy by board and submission: one query."""
     snapshot = get_snapshot(session, rescoring.snapshot)
     columns = ("model", "benchmark", "submission_id", "method", "team", *COMPARED_FIGURES)
     query = select_standing(
-        snapshot.id, split=board.split, strategy=board.strategy, scorer_version=version, columns=columns
+        snapshot.id, split=board.split, strategy=board.strategy, scorer_version=version, columns=columns, reader=reader
     )
     return {((row["model"], row["benchmark"]), row["submission_id"]): row for row in session.execute(query).mappings()}
 
@@ -194,7 +200,13 @@ def _size(change: FigureChange) -> tuple[float, str, str, str]:
 
 
 def _compare_board(
-    session: Session, rescoring: RescoringStatus, board: RescoredBoard, *, model: str | None, benchmark: str | None
+    session: Session,
+    rescoring: RescoringStatus,
+    board: RescoredBoard,
+    *,
+    model: str | None,
+    benchmark: str | None,
+    reader: Identity | None,
 ) -> BoardPreview:
     old, new = (
         get_leaderboard(
@@ -205,6 +217,7 @@ def _compare_board(
             model=model,
             benchmark=benchmark,
             scorer_version=version,
+            reader=reader,
         )
         for version in (board.from_version, rescoring.to_version)
     )

@@ -153,12 +153,13 @@ def test_a_board_keeps_its_version_until_a_rescoring_is_applied(
     line = next(csv.DictReader(io.StringIO(format_csv(board))))
     assert (line["scorer_version"], line["newer_scorer_version"], line["n_waiting"]) == ("1", "2", "1")
     status = start(session)
-    assert (status.state, status.n_submissions, status.n_waiting, status.n_done) == ("running", 3, 2, 1)
+    # What was scored by the new version already is none of its business.
+    assert (status.state, status.n_submissions, status.n_waiting, status.n_done) == ("running", 2, 2, 0)
     with pytest.raises(RescoringStateError, match="2 submissions still wait"):
         apply(session, status.id)
     work()
     status = rescoring.get_rescoring(session, status.id)
-    assert (status.state, status.n_done, status.n_failed) == ("ready", 3, 0)
+    assert (status.state, status.n_done, status.n_failed) == ("ready", 2, 0)
     assert get_board(session).rows == before.rows
     applied = apply(session, status.id)
     assert (applied.state, applied.ended_by) == ("applied", "olga")
