@@ -34,9 +34,11 @@ from app.services.uploads import sweep_incoming
 from app.web.console_pages import router as console
 from app.web.efficiency_page import router as efficiency
 from app.web.errors import error_page
+from app.web.organiser_pages import router as organiser_pages
 from app.web.pages import router as pages
 from app.web.security import SecurityHeaders
 from app.web.sign_in import router as sign_in
+from app.web.snapshot_admin_pages import router as snapshot_admin_pages
 from app.web.snapshot_routes import router as snapshot_routes
 
 logger = logging.getLogger(__name__)
@@ -89,6 +91,8 @@ def create_app(config: Config) -> FastAPI:
     app.include_router(pages)
     app.include_router(snapshot_routes)
     app.include_router(console)
+    app.include_router(organiser_pages)
+    app.include_router(snapshot_admin_pages)
     app.include_router(efficiency)
     add_error_handlers(app, _respond_to_error)
     return app

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from app.api import (
     badges,
     compare,
+    console,
     docs,
     efficiency,
     health,
@@ -18,6 +19,7 @@ from app.api import (
     probe_runs,
     receipts,
     rescorings,
+    snapshot_admin,
     snapshots,
     submissions,
 )
@@ -28,7 +30,7 @@ PREFIX = "/api/v1"
 router = APIRouter()
 PARTS = (
     *(snapshots, submissions, operating_points, receipts, leaderboard, compare, badges),
-    *(people, models, probe_runs, efficiency, marks, rescorings),
+    *(people, models, probe_runs, efficiency, marks, rescorings, console, snapshot_admin),
 )
 for part in PARTS:
     # Said here once, so that the framework does not add its own kind of answer to requests that it refuses.

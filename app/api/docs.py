@@ -14,7 +14,7 @@ from app.api.problems import list_error_kinds
 router = APIRouter(include_in_schema=False)
 
 PHRASES = {"200": "OK", "202": "Accepted"}
-METHODS = ("get", "post", "delete")
+METHODS = ("get", "post", "put", "delete")
 TEMPLATE = """\
 <!doctype html>
 <html lang="en">

@@ -19,6 +19,7 @@ from app.plots.traces import MethodLine
 from app.services.accounts import Identity
 from app.services.board_lines import BoardKey, find_board_curve, list_frontiers, list_operating_points
 from app.services.board_versions import list_score_versions
+from app.services.identical_uploads import IdenticalUpload, list_identical_uploads
 from app.services.operating_rows import Order, SortKey, list_rows
 from app.services.receipts import may_have_receipt
 from app.services.scoring import get_score
@@ -29,6 +30,7 @@ from app.services.submissions import (
     SubmissionState,
     get_submission,
     list_events,
+    may_organise,
 )
 from app.services.waiting import find_wait
 from app.web.board_page import describe_place
@@ -87,6 +89,13 @@ class ScoreView:
 
 
 @dataclass(frozen=True)
+class Organising:
+    """What an organiser is shown beside: the submissions of other teams with the same bytes."""
+
+    identical: tuple[IdenticalUpload, ...]
+
+
+@dataclass(frozen=True)
 class SubmissionPage:
     """Everything the template of a submission shows; `seen` is what a script compares to notice a change."""
 
@@ -99,6 +108,7 @@ class SubmissionPage:
     has_receipt: bool
     board_address: str
     submit_address: str
+    organising: Organising | None
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,14 @@ def load_submission_page(
         has_receipt=has_score and may_have_receipt(session, submission),
         board_address=f"/?{urlencode(query)}",
         submit_address=f"/submit?{urlencode(query)}",
+        organising=load_organising(session, submission) if may_organise(reader) else None,
     )
+
+
+def load_organising(session: Session, submission: SubmissionDetails) -> Organising:
+    """Return what an organiser is shown of a submission beside what everyone is."""
+    found = list_identical_uploads(session, actions_sha256=submission.actions_sha256)
+    return Organising(tuple(upload for upload in found if upload.submission_id != submission.id))
 
 
 def write_seen(submission: SubmissionDetails, *, is_alive: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,11 +15,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.evaluator.measurements import Measurements
-from app.evaluator.reference import CellReference
 from app.evaluator.scorers import SCORERS, current_scorer_version
-from app.evaluator.scoring import Score, score_actions
-from app.evaluator.strategies import ActionTable, Strategy
+from app.evaluator.strategies import Strategy
 from app.services import jobs, rescoring, submissions
 from app.services.accounts import Identity
 from app.services.board_versions import get_board_version
@@ -32,27 +29,11 @@ from app.services.rescoring_jobs import reap_rescorings, rescore_submission
 from app.services.rescoring_preview import preview_rescoring
 from app.services.scoring import NotScoredError, get_score
 from app.services.uploads import upload_path
+from tests.other_scorer import score_with_penalty
 
 Caps = Callable[..., bytes]
 Publish = Callable[..., str]
 TASKS = (jobs.BOOTSTRAP_SPLIT, jobs.RESAMPLE_SUBMISSION, jobs.RANK_BOARDS, jobs.RESCORE_SUBMISSION)
-
-
-def score_with_penalty(measurements: Measurements, table: ActionTable, references: Sequence[CellReference]) -> Score:
-    """A second scorer: every method keeps nine tenths of the lead of its area over no lead at all."""
-    score = score_actions(measurements, table, references)
-    boards = tuple(
-        replace(
-            board,
-            area=board.area * 0.9,
-            gap=board.oracle_area - board.area * 0.9,
-            realised_potential=None
-            if board.realised_potential is None
-            else (board.area * 0.9 - board.uninformed_area) / (board.oracle_area - board.uninformed_area),
-        )
-        for board in score.boards
-    )
-    return replace(score, boards=boards, scorer_version="2")
 
 
 @pytest.fixture
