@@ -21,7 +21,7 @@ router = APIRouter(tags=["submissions"])
     "/submissions/{submission_id}/operating-points",
     summary="Get the settings on one board",
     response_model=OperatingPointsOut,
-    responses=errors(401, 403, 404, 409, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
+    responses=errors(401, 403, 404, 409, 410, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
 )
 def get_operating_points(
     submission_id: str,

@@ -11,8 +11,7 @@ from app.api.documentation import errors
 from app.api.schemas import SnapshotOut
 from app.services import snapshot_admin, snapshot_imports
 from app.services.snapshot_summaries import get_summary
-from app.web.security import OperatorDep, OrganiserDep, SessionDep
-from app.web.snapshot_forms import SnapshotFormDep
+from app.web.security import OperatorDep, OrganiserDep, SessionDep, SnapshotFormDep
 
 router = APIRouter(tags=["organising"])
 

@@ -193,6 +193,23 @@ async def receive_upload(request: Request, config: ConfigDep, account: AccountDe
 FormDep = Annotated[ReceivedForm, Depends(receive_upload, scope="function")]
 
 
+async def receive_snapshot(request: Request, config: ConfigDep, organiser: OrganiserDep) -> AsyncIterator[ReceivedForm]:
+    """Read the form with a snapshot's zip, as `receive_upload` does: only from organisers, up to its own limit."""
+    form = await receive_form(
+        request.stream(),
+        content_type=request.headers.get("Content-Type", ""),
+        data_dir=config.data_dir,
+        limit_bytes=config.snapshot_limit_bytes,
+    )
+    try:
+        yield form
+    finally:
+        await asyncio.to_thread(form.close)
+
+
+SnapshotFormDep = Annotated[ReceivedForm, Depends(receive_snapshot, scope="function")]
+
+
 class SecurityHeaders:
     """Adds the headers of `SECURITY_HEADERS` to every response that does not set them itself."""
 

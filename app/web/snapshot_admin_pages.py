@@ -11,8 +11,7 @@ from app.evaluator.strategies import Strategy
 from app.services import rescoring, snapshot_admin, snapshot_imports
 from app.services.rescoring_preview import preview_rescoring
 from app.services.snapshot_summaries import list_summaries
-from app.web.security import OperatorDep, OrganiserDep, SessionDep
-from app.web.snapshot_forms import SnapshotFormDep
+from app.web.security import OperatorDep, OrganiserDep, SessionDep, SnapshotFormDep
 from app.web.templating import render_page
 
 router = APIRouter(prefix="/console", include_in_schema=False)
