@@ -1,16 +1,19 @@
-"""Simulates how often the bootstrap's 95 % intervals cover the true value, and tests what would explain a wrong rate.
+"""Simulates how often the bootstrap's 95 % intervals cover the true value, and tests what would explain another rate.
 
 Run ``python benchmarks/coverage.py`` (``--format json`` for one JSON document). Data sets come from a model whose true
 values are known, here to within the error of some very large draws: a question has a difficulty, a trajectory a number
 of steps, lengths and a curve of success probabilities around it, and probes are binomial. Each data set has one cell;
 its intervals come from the same draws and solvers as a snapshot's. The true value of a frontier's figure is that of
-infinitely many questions with the same number of trajectories and probes each.
+infinitely many questions with the same number of trajectories and probes each. Two methods of early exit stand on the
+same replicates: each stops where a noisy reading of the present chance of success passes a threshold, at the latest at
+one of ten positions, its settings; the second one reads with more noise.
 
 An interval misses for three reasons, each told in sampling standard deviations of the estimate: the estimate is off
 (`bias`), the interval lies to one side of its estimate (`shift`), or it is too wide or narrow (`width_ratio`). Were the
 estimate normal and the interval always alike, these three would make the coverage Phi(1.96 r - b) - Phi(-1.96 r - b),
-with r the ratio and b the bias, or bias and shift; it is printed beside what was counted. Intervals from the same data
-with questions drawn again, but not the trajectories within them, show what this second stage does to them.
+with r the ratio and b the bias, or bias and shift; it is printed beside what was counted. Three intervals are compared:
+centred ones, as they are shown; literal percentiles of the same replicates, which paired differences are judged by; and
+literal ones with questions drawn again, but not the trajectories within them.
 """
 
 from __future__ import annotations
@@ -23,12 +26,15 @@ from statistics import NormalDist
 
 import numpy as np
 
+from app.evaluator.centring import FRACTION, RANGES, find_interval, find_percentiles
 from app.evaluator.draws import CellCounts, count_draws
-from app.evaluator.intervals import PERCENTILES
 from app.evaluator.measurements import Cell
 from app.evaluator.overthinking import trajectory_overthinking
-from app.evaluator.replicate_frontiers import PreparedCell, prepare_cell, solve_drawn
+from app.evaluator.replicate_frontiers import N_INTERVALS, PreparedCell, prepare_cell, solve_drawn
+from app.evaluator.resampled_boards import find_first
+from app.evaluator.resampled_settings import fill_curves
 from app.evaluator.strategies import Strategy
+from app.evaluator.uninformed_grid import find_uninformed_grid
 
 PROBES = 8
 N_TRUE_QUESTIONS = 6000
@@ -39,8 +45,15 @@ FIGURES = (
     "accuracy_degradation",
     "zero_step_accuracy",
     "endpoint_accuracy",
-    *(f"area {strategy}" for strategy in Strategy),
+    *(f"{name} {strategy}" for strategy in Strategy for name in ("area", "beta_match", "beta_sat")),
+    "area of a method",
+    "realised_potential of a method",
+    "realised_potential of another",
+    "difference of the two",
 )
+THRESHOLD = 0.5
+LAST_POSITIONS = tuple(range(10))
+NOISES = (0.3, 1.0)
 
 
 @dataclass(frozen=True)
@@ -74,8 +87,9 @@ class Coverage:
     ----------
     spread : the sampling standard deviation of the estimate.
     bias, bias_error : mean estimate minus true value, and the standard error of that, both in units of `spread`.
-    two_stage : intervals as they are: questions drawn again, and trajectories within them.
-    questions_only : intervals with all trajectories of a drawn question kept.
+    centred : intervals as they are shown: questions drawn again, and trajectories within them, the middle moved.
+    literal : percentiles of the same replicates.
+    questions_only : percentiles of replicates with all trajectories of a drawn question kept.
     """
 
     figure: str
@@ -87,12 +101,21 @@ class Coverage:
     spread: float
     bias: float
     bias_error: float
-    two_stage: Stage
+    centred: Stage
+    literal: Stage
     questions_only: Stage
 
 
-def draw_data(rng: np.random.Generator, n_questions: int, *, per_question: int) -> Cell:
-    """Draw one cell: R trajectories of every question, with curves that rise and may fall again."""
+@dataclass(frozen=True)
+class Data:
+    """One data set: its cell, and where each method stops, int64 of methods x settings x trajectories."""
+
+    cell: Cell
+    stops: np.ndarray
+
+
+def draw_data(rng: np.random.Generator, n_questions: int, *, per_question: int) -> Data:
+    """Draw one cell, R trajectories of every question with curves that rise and may fall again, and the methods."""
     n_trajectories = n_questions * per_question
     difficulty = np.repeat(rng.normal(0, 1.5, n_questions), per_question)
     n_steps = 1 + rng.poisson(5, n_trajectories)
@@ -107,7 +130,7 @@ def draw_data(rng: np.random.Generator, n_questions: int, *, per_question: int) 
     walk = np.cumsum(rng.normal(0, 0.6, offsets[-1]))
     logit = start[trajectory] + rise[trajectory] * position + walk - walk[offsets[trajectory]]
     unknown = np.full(n_trajectories, -1, np.int8)
-    return Cell(
+    cell = Cell(
         model="model",
         benchmark="benchmark",
         question_ids=tuple(f"q{i:05}" for i in range(n_questions)),
@@ -120,6 +143,16 @@ def draw_data(rng: np.random.Generator, n_questions: int, *, per_question: int) 
         original_correct=unknown,
         direct_correct=unknown,
     )
+    stops = [draw_stops(logit + rng.normal(0, noise, logit.size), offsets) for noise in NOISES]
+    return Data(cell, np.array(stops))
+
+
+def draw_stops(reading: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return where a method stops: where a reading passes the threshold, or at its setting's last position."""
+    position = np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
+    last = np.diff(offsets) - 1
+    passing = np.minimum.reduceat(np.where(reading >= THRESHOLD, position, offsets[-1]), offsets[:-1])
+    return np.stack([np.minimum(passing, np.minimum(last, limit)) for limit in LAST_POSITIONS])
 
 
 def draw_questions(cell: Cell, n_replicates: int, *, rng: np.random.Generator) -> CellCounts:
@@ -143,24 +176,45 @@ def take_once(cell: Cell) -> CellCounts:
     )
 
 
-def find_figures(prepared: PreparedCell, drawn: CellCounts) -> np.ndarray:
+def find_figures(prepared: PreparedCell, stops: np.ndarray, drawn: CellCounts) -> np.ndarray:
     """Return the figures of what was drawn: rows of draws, columns as in `FIGURES`."""
     cell = prepared.cell
     weights = drawn.weights.astype(np.int64)
     plain = trajectory_overthinking(cell)
     sums = weights @ np.stack([plain.degradation, cell.zero_correct, cell.endpoint_correct], axis=1).astype(np.int64)
-    rewards = solve_drawn(prepared, drawn, weights @ cell.thinking_tokens.astype(np.int64))
-    areas = np.trapezoid(rewards, dx=0.01, axis=2)
-    ratio = weights @ plain.ratio / cell.n_trajectories
-    return np.column_stack([ratio, sums / cell.total_probes, areas / cell.total_probes])
+    thinking = weights @ cell.thinking_tokens.astype(np.int64)
+    totals = np.column_stack([thinking, sums[:, 1:]])
+    accuracy = solve_drawn(prepared, drawn, thinking) / cell.total_probes
+    columns = [weights @ plain.ratio / cell.n_trajectories, *(sums / cell.total_probes).T]
+    for s in range(len(Strategy)):
+        columns.append(np.trapezoid(accuracy[:, s], dx=1 / N_INTERVALS, axis=1))
+        columns.append(find_first(accuracy[:, s], sums[:, 2] / cell.total_probes))
+        columns.append(find_first(accuracy[:, s], accuracy[:, s, -1]))
+    grid = find_uninformed_grid(
+        prepared.policies, drawn.weights, totals=totals, total_probes=cell.total_probes, n_intervals=N_INTERVALS
+    )
+    uninformed = np.trapezoid(grid[:, -1], dx=1 / N_INTERVALS, axis=1)
+    oracle = np.trapezoid(accuracy[:, -1], dx=1 / N_INTERVALS, axis=1)
+    areas = [find_area(cell, of_method, weights, totals) for of_method in stops]
+    potentials = [(area - uninformed) / (oracle - uninformed) for area in areas]
+    return np.column_stack([*columns, areas[0], *potentials, potentials[0] - potentials[1]])
+
+
+def find_area(cell: Cell, stops: np.ndarray, weights: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Return the area under a method's curve in each draw, from where its settings stop."""
+    idx = cell.first_idx + stops
+    cost, correct = weights @ cell.retained_tokens[idx].T.astype(np.int64), weights @ cell.correct_probes[idx].T
+    grid = np.empty((len(weights), N_INTERVALS + 1), np.int64)
+    fill_curves(cost, correct.astype(np.int64), totals[:, 0].copy(), totals[:, 1].copy(), grid)
+    return np.trapezoid(grid / cell.total_probes, dx=1 / N_INTERVALS, axis=1)
 
 
 def find_true_values(rng: np.random.Generator, *, per_question: int) -> np.ndarray:
     """Return the figures of very many questions, the mean of some large draws."""
     draws = []
     for _ in range(N_TRUE_DRAWS):
-        cell = draw_data(rng, N_TRUE_QUESTIONS, per_question=per_question)
-        draws.append(find_figures(prepare_cell(cell), take_once(cell))[0])
+        data = draw_data(rng, N_TRUE_QUESTIONS, per_question=per_question)
+        draws.append(find_figures(prepare_cell(data.cell), data.stops, take_once(data.cell))[0])
     return np.mean(draws, axis=0)
 
 
@@ -169,14 +223,23 @@ def simulate(*, n_questions: int, per_question: int, n_data_sets: int, n_replica
     rng = np.random.default_rng(seed)
     true = find_true_values(rng, per_question=per_question)
     estimates = np.empty((n_data_sets, len(FIGURES)))
-    intervals = np.empty((2, len(PERCENTILES), *estimates.shape))
+    intervals = np.empty((3, 2, *estimates.shape))
     for i in range(n_data_sets):
-        cell = draw_data(rng, n_questions, per_question=per_question)
-        prepared = prepare_cell(cell)
-        estimates[i] = find_figures(prepared, take_once(cell))[0]
-        drawn = count_draws(cell, range(n_replicates), seed=i), draw_questions(cell, n_replicates, rng=rng)
-        for stage, counts in enumerate(drawn):
-            intervals[stage, :, i] = np.percentile(find_figures(prepared, counts), PERCENTILES, axis=0)
+        data = draw_data(rng, n_questions, per_question=per_question)
+        cell, prepared = data.cell, prepare_cell(data.cell)
+        estimates[i] = find_figures(prepared, data.stops, take_once(cell))[0]
+        both = find_figures(prepared, data.stops, count_draws(cell, range(n_replicates), seed=i))
+        only = find_figures(prepared, data.stops, draw_questions(cell, n_replicates, rng=rng))
+        for f, name in enumerate(FIGURES):
+            limits = (-math.inf, math.inf) if name.startswith("difference") else RANGES.get(name.split()[0], FRACTION)
+            found = (
+                find_interval(both[:, f], float(estimates[i, f]), limits=limits),
+                find_percentiles(both[:, f]),
+                find_percentiles(only[:, f]),
+            )
+            for kind, interval in enumerate(found):
+                assert interval is not None
+                intervals[kind, :, i, f] = interval.low, interval.high
     return [
         describe_figure(
             name, true[f], estimates[:, f], intervals[:, :, :, f], n_questions=n_questions, per_question=per_question
@@ -188,7 +251,7 @@ def simulate(*, n_questions: int, per_question: int, n_data_sets: int, n_replica
 def describe_figure(
     name: str, true: float, estimates: np.ndarray, intervals: np.ndarray, *, n_questions: int, per_question: int
 ) -> Coverage:
-    """Compare a figure's estimates, and intervals (ways of drawing x ends x data sets), with its true value."""
+    """Compare a figure's estimates, and intervals (kinds x ends x data sets), with its true value."""
     n = len(estimates)
     spread = float(estimates.std(ddof=1))
     bias = (float(estimates.mean()) - true) / spread
@@ -205,13 +268,14 @@ def describe_figure(
         spread=spread,
         bias=bias,
         bias_error=error,
-        two_stage=stages[0],
-        questions_only=stages[1],
+        centred=stages[0],
+        literal=stages[1],
+        questions_only=stages[2],
     )
 
 
 def describe_stage(true: float, estimates: np.ndarray, interval: np.ndarray, *, spread: float, bias: float) -> Stage:
-    """Describe the intervals of one way of drawing, a row of lower and one of upper ends."""
+    """Describe the intervals of one kind, a row of lower and one of upper ends."""
     low, high = interval
     held = int(((low <= true) & (true <= high)).sum())
     chance = find_wilson(held, len(estimates))
@@ -279,7 +343,8 @@ def write_row(row: Coverage) -> str:
         f"{row.figure}: true {row.true_value:.4f}, mean estimate {row.mean_estimate:.4f}, sampling error "
         f"{row.spread:.4f}, bias {row.bias:+.2f} +- {row.bias_error:.2f} of it"
     ]
-    for name, stage in (("both stages", row.two_stage), ("questions only", row.questions_only)):
+    kinds = (("centred", row.centred), ("literal", row.literal), ("literal, questions only", row.questions_only))
+    for name, stage in kinds:
         lines.append(
             f"  {name}: {100 * stage.coverage:.1f} % of {row.n_data_sets} intervals hold it "
             f"({100 * stage.low:.1f} to {100 * stage.high:.1f} %); {stage.width_ratio:.2f} times as wide as they "
@@ -292,15 +357,16 @@ def write_row(row: Coverage) -> str:
 def write_table(rows: list[Coverage]) -> str:
     """Return a Markdown table."""
     lines = [
-        "| figure | truth | bias | shift | width | hold it | predicted | width, shift, hold it: questions only |",
+        "| figure | truth | bias | width | centred: shift, hold | predicted | literal: shift, hold | questions only |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
-        both, only = row.two_stage, row.questions_only
+        shown, literal, only = row.centred, row.literal, row.questions_only
         lines.append(
-            f"| {row.figure} | {row.true_value:.4f} | {row.bias:+.2f} | {both.shift:+.2f} | {both.width_ratio:.2f} | "
-            f"{100 * both.coverage:.1f} % ({100 * both.low:.1f} to {100 * both.high:.1f}) | "
-            f"{100 * both.predicted:.1f} % | {only.width_ratio:.2f}, {only.shift:+.2f}, {100 * only.coverage:.1f} % |"
+            f"| {row.figure} | {row.true_value:.4f} | {row.bias:+.2f} | {shown.width_ratio:.2f} | "
+            f"{shown.shift:+.2f}, {100 * shown.coverage:.1f} % ({100 * shown.low:.1f} to {100 * shown.high:.1f}) | "
+            f"{100 * shown.predicted:.1f} % | {literal.shift:+.2f}, {100 * literal.coverage:.1f} % | "
+            f"{only.width_ratio:.2f}, {only.shift:+.2f}, {100 * only.coverage:.1f} % |"
         )
     return "\n".join(lines)
 

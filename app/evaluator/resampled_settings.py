@@ -126,7 +126,7 @@ def resample_settings(prepared: PreparedSettings, replicates: ReplicateFrontiers
     total, zero = (replicates.total(name)[:, at].copy() for name in ("thinking_tokens", "zero_correct"))
     if (cost > total[:, None]).any():
         raise ValueError("the replicates were not drawn from these measurements")
-    _fill_curves(cost, correct, total, zero, grid)
+    fill_curves(cost, correct, total, zero, grid)
     tokens = np.full((n, len(prepared.covered)), np.nan)
     accuracy = np.full((n, len(prepared.covered)), np.nan)
     tokens[:, rows] = cost / cell.n_trajectories
@@ -135,7 +135,7 @@ def resample_settings(prepared: PreparedSettings, replicates: ReplicateFrontiers
 
 
 @compiled
-def _fill_curves(cost: IntArray, correct: IntArray, total: IntArray, zero: IntArray, grid: IntArray) -> None:
+def fill_curves(cost: IntArray, correct: IntArray, total: IntArray, zero: IntArray, grid: IntArray) -> None:
     """Fill the best reward within each budget floor(i T / N), from no thinking on."""
     n_intervals = grid.shape[1] - 1
     for r in range(grid.shape[0]):
