@@ -9,6 +9,7 @@ COPY app app
 COPY worker worker
 COPY migrations migrations
 COPY static static
+COPY docs docs
 RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
     && mkdir -p /var/lib/otboard && chown otboard /var/lib/otboard
 USER otboard

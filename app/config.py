@@ -101,7 +101,7 @@ def load_config(environ: Mapping[str, str] = os.environ) -> Config:
 
 
 def resource_dir(name: str) -> Path:
-    """Return the folder `static` or `migrations`: beside the package in a checkout, inside it in an installed wheel.
+    """Return the folder `static`, `migrations` or `docs`: beside the package in a checkout, inside it in a wheel.
 
     Raises
     ------

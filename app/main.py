@@ -29,9 +29,10 @@ from app.errors import AppError, UnreachableError
 from app.log import configure_logging
 from app.processes import Child, Supervisor
 from app.services.accounts import ensure_local_account
-from app.services.efficiency_results import store_shipped_sets
+from app.services.efficiency_sets import store_shipped_sets
 from app.services.uploads import sweep_incoming
 from app.web.console_pages import router as console
+from app.web.docs_pages import router as documentation
 from app.web.efficiency_page import router as efficiency
 from app.web.errors import error_page
 from app.web.organiser_pages import router as organiser_pages
@@ -94,6 +95,7 @@ def create_app(config: Config) -> FastAPI:
     app.include_router(organiser_pages)
     app.include_router(snapshot_admin_pages)
     app.include_router(efficiency)
+    app.include_router(documentation)
     add_error_handlers(app, _respond_to_error)
     return app
 

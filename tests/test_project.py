@@ -110,9 +110,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("otboard-*.whl"))
 
 
-def test_the_wheel_carries_migrations_and_static_files(wheel: Path) -> None:
+def test_the_wheel_carries_migrations_static_files_and_documentation(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    for folder in ("migrations", "static"):
+    for folder in ("migrations", "static", "docs"):
         files = [p for p in (REPOSITORY / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
         assert files
         missing = [

@@ -33,15 +33,18 @@ def errors(*statuses: int, also: Responses | None = None) -> Responses:
     return {**(also or {}), **described}
 
 
-def multipart(form: type[BaseModel]) -> dict[str, Any]:
-    """Return the OpenAPI request body of a form with these text fields and the action file in `file`."""
+ACTION_FILE = "CSV (also .gz, .zst), JSON Lines (also .gz) or Parquet; the file's name says which."
+
+
+def multipart(form: type[BaseModel], *, file_description: str = ACTION_FILE) -> dict[str, Any]:
+    """Return the OpenAPI request body of a form with these text fields and a file in `file`."""
     schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
     schema["properties"] = {
         "file": {
             "type": "string",
             "format": "binary",
-            "description": "CSV (also .gz, .zst), JSON Lines (also .gz) or Parquet; the file's name says which.",
+            "description": file_description,
         },
         **schema["properties"],
     }

@@ -8,12 +8,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from app.api.documentation import CURSOR, LIMIT, errors
+from app.api.documentation import CURSOR, LIMIT, Responses, errors, multipart
 from app.api.schemas import EXAMPLE_SHA256, Answer, Fraction01, Sha256
 from app.files.efficiency_results import Paradigm
 from app.services import efficiency_results as service
 from app.services.efficiency_results import ResultFilter, ResultOrder, ResultSort
-from app.web.security import SessionDep
+from app.services.efficiency_sets import add_set, list_sets, remove_set
+from app.web.security import OrganiserDep, OrganiserFormDep, SessionDep
 
 router = APIRouter(prefix="/efficiency-results", tags=["efficiency results"])
 
@@ -103,6 +104,21 @@ class EfficiencySetsOut(BaseModel):
     items: list[EfficiencySetOut]
 
 
+class EfficiencySetForm(BaseModel):
+    """What a set is called, and where its figures come from."""
+
+    name: str = Field(pattern="^[a-z0-9][a-z0-9._-]{0,63}$")
+    title: str = Field(max_length=200)
+    citation: str = Field(max_length=1000)
+    license_note: str = Field(max_length=500, description="On what terms the figures are repeated here.")
+    url: str | None = Field(default=None, max_length=500)
+
+
+EXISTING: Responses = {200: {"model": EfficiencySetOut, "description": "The same content is a set already: this one."}}
+CREATED: Responses = {**EXISTING, **errors(400, 401, 403, 409, 413, 422)}
+FILE = "CSV with the columns benchmark, paradigm, method, backbone, accuracy, tokens and, if wanted, e3."
+
+
 def read_filter(
     set: Annotated[str | None, Query(description="The name of a set.")] = None,
     paradigm: Paradigm | None = None,
@@ -154,6 +170,35 @@ def list_results(
 
 
 @router.get("/sets", summary="List the sets of efficiency results")
-def list_sets(session: SessionDep) -> EfficiencySetsOut:
+def list_all_sets(session: SessionDep) -> EfficiencySetsOut:
     """Return every set by name: its source, its hash, who added it."""
-    return EfficiencySetsOut(items=[EfficiencySetOut.model_validate(found) for found in service.list_sets(session)])
+    return EfficiencySetsOut(items=[EfficiencySetOut.model_validate(found) for found in list_sets(session)])
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Add a set of efficiency results",
+    openapi_extra=multipart(EfficiencySetForm, file_description=FILE),
+    responses=CREATED,
+)
+def create_set(
+    organiser: OrganiserDep, form: OrganiserFormDep, session: SessionDep, response: Response
+) -> EfficiencySetOut:
+    """Store a set of results with its source: all of the file or nothing. For organisers.
+
+    The same content again answers 200 with the set that exists.
+    """
+    content = form.require_upload().path.read_bytes()
+    added = add_set(session, form.fields, content, organiser=organiser)
+    response.status_code = 201 if added.created else 200
+    response.headers["Location"] = f"/api/v1/efficiency-results?set={added.set.name}"
+    return EfficiencySetOut.model_validate(added.set)
+
+
+@router.delete(
+    "/sets/{name}", status_code=204, summary="Remove a set of efficiency results", responses=errors(401, 403, 404, 409)
+)
+def delete_set(name: str, organiser: OrganiserDep, session: SessionDep) -> None:
+    """Remove a set that an organiser added, with its results. For organisers."""
+    remove_set(session, name, organiser=organiser)

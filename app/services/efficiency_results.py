@@ -1,31 +1,20 @@
-"""Efficiency results in the database: the sets that are shipped, filtered and sorted lists, CSV."""
+"""Efficiency results as lists: filtered, sorted, in pages, as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 from dataclasses import dataclass, fields
-from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, insert, or_, select, text
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from app.db import models
 from app.files.csv_fields import format_field
-from app.files.efficiency_results import (
-    EfficiencyRow,
-    Paradigm,
-    ResultSource,
-    compare_rows,
-    hash_rows,
-    list_shipped_sets,
-)
+from app.files.efficiency_results import Paradigm
 from app.services.paging import InvalidCursorError, read_cursor, write_cursor
-
-# Any number, the same for everyone who stores shipped sets: servers that start at once do it one after the other.
-SHIPPED_LOCK = 7_207_260_722
 
 SortKey = InstrumentedAttribute[Any]
 
@@ -114,19 +103,6 @@ class ResultPage:
 
 
 @dataclass(frozen=True)
-class ListedSet:
-    """A set with its source; `added_by` is None for one that is shipped."""
-
-    name: str
-    source: ResultSource
-    sha256: str
-    n_results: int
-    is_shipped: bool
-    added_by: str | None
-    created_at: datetime
-
-
-@dataclass(frozen=True)
 class ResultChoices:
     """What the results can be filtered by: every value that occurs, in the order of its first source."""
 
@@ -134,56 +110,6 @@ class ResultChoices:
     backbones: tuple[str, ...]
     paradigms: tuple[Paradigm, ...]
     methods: tuple[str, ...]
-
-
-def store_shipped_sets(session: Session) -> None:
-    """Store the sets that come with the program; those of an earlier version that differ are replaced.
-
-    Sets that organisers added stay as they are; where one has a shipped set's name or figures, it keeps its place.
-    """
-    session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SHIPPED_LOCK})
-    known = {row.name: row for row in session.scalars(select(models.EfficiencySet))}
-    hashes = {row.sha256 for row in known.values() if not row.is_shipped}
-    for shipped in list_shipped_sets():
-        found, sha256 = known.get(shipped.name), hash_rows(shipped.rows)
-        if sha256 in hashes or (found is not None and not found.is_shipped):
-            continue
-        if found is not None and found.sha256 == sha256:
-            _write_source(found, shipped.source)
-            continue
-        if found is not None:
-            session.delete(found)
-            session.flush()
-        insert_set(session, name=shipped.name, source=shipped.source, rows=shipped.rows, account_id=None)
-    session.flush()
-
-
-def insert_set(
-    session: Session, *, name: str, source: ResultSource, rows: tuple[EfficiencyRow, ...], account_id: int | None
-) -> models.EfficiencySet:
-    """Store a set and its results, each with the score computed; None for an account means that it is shipped."""
-    stored = models.EfficiencySet(
-        name=name,
-        sha256=hash_rows(rows),
-        n_results=len(rows),
-        is_shipped=account_id is None,
-        account_id=account_id,
-        **vars(source),
-    )
-    session.add(stored)
-    session.flush()
-    values = [
-        {
-            "set_id": stored.id,
-            "idx": idx,
-            **{name: value for name, value in vars(result.row).items() if name != "paradigm"},
-            "paradigm": result.row.paradigm.value,
-            **{name: value for name, value in vars(result).items() if name != "row"},
-        }
-        for idx, result in enumerate(compare_rows(rows))
-    ]
-    session.execute(insert(models.EfficiencyResult), values)
-    return stored
 
 
 def list_results(
@@ -216,19 +142,6 @@ def list_results(
     )
 
 
-def list_sets(session: Session) -> tuple[ListedSet, ...]:
-    """Return every set by name: one query."""
-    row, account = models.EfficiencySet, models.Account
-    query = select(row, account.name).outerjoin(account, account.id == row.account_id).order_by(row.name)
-    return tuple(show_set(found, added_by=name) for found, name in session.execute(query))
-
-
-def show_set(row: models.EfficiencySet, *, added_by: str | None) -> ListedSet:
-    """Return a stored set as lists show it."""
-    source = ResultSource(row.title, row.citation, row.url, row.license_note)
-    return ListedSet(row.name, source, row.sha256, row.n_results, row.is_shipped, added_by, row.created_at)
-
-
 def list_choices(session: Session) -> ResultChoices:
     """Return what the results can be filtered by: one query."""
     row = models.EfficiencyResult
@@ -250,11 +163,6 @@ def format_results_csv(page: ResultPage) -> str:
     writer.writerow(CSV_COLUMNS)
     writer.writerows([format_field(getattr(item, name)) for name in CSV_COLUMNS] for item in page.items)
     return written.getvalue()
-
-
-def _write_source(row: models.EfficiencySet, source: ResultSource) -> None:
-    for name, value in vars(source).items():
-        setattr(row, name, value)
 
 
 def _sort_key(sort: ResultSort) -> SortKey:

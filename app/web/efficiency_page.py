@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from app.files.efficiency_results import Paradigm
@@ -22,16 +23,15 @@ from app.plots.efficiency import (
 from app.plots.frame import dump_figure
 from app.services.efficiency_results import (
     ListedResult,
-    ListedSet,
     ResultFilter,
     ResultOrder,
     ResultSort,
     list_choices,
     list_results,
-    list_sets,
 )
+from app.services.efficiency_sets import ListedSet, add_set, list_sets, remove_set
 from app.web.formatting import NO_BREAK, plural
-from app.web.security import ReaderDep, SessionDep
+from app.web.security import OrganiserDep, OrganiserFormDep, ReaderDep, SessionDep
 from app.web.templating import render_page
 
 router = APIRouter(include_in_schema=False)
@@ -141,6 +141,26 @@ def show_efficiency(
 ) -> Response:
     """Show efficiency results."""
     return render_page(request, "efficiency.html", reader=reader, page=load_efficiency_page(session, query))
+
+
+@router.get("/console/efficiency-results")
+def show_sets(request: Request, organiser: OrganiserDep, session: SessionDep) -> Response:
+    """Show the sets of results to organisers, and the form that adds one."""
+    return render_page(request, "efficiency_sets.html", reader=organiser, sets=list_sets(session))
+
+
+@router.post("/console/efficiency-results")
+def add(organiser: OrganiserDep, form: OrganiserFormDep, session: SessionDep) -> Response:
+    """Add a set and show it."""
+    added = add_set(session, form.fields, form.require_upload().path.read_bytes(), organiser=organiser)
+    return RedirectResponse(EfficiencyQuery(set=added.set.name).address(), status_code=303)
+
+
+@router.post("/console/efficiency-results/{name}/remove")
+def remove(name: str, organiser: OrganiserDep, session: SessionDep) -> Response:
+    """Remove a set that an organiser added."""
+    remove_set(session, name, organiser=organiser)
+    return RedirectResponse("/console/efficiency-results", status_code=303)
 
 
 def load_efficiency_page(session: Session, query: EfficiencyQuery) -> EfficiencyPage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Annotated, cast
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from starlette.types import Scope as ASGIScope
 from app.config import Config
 from app.errors import AppError, ForbiddenError
 from app.services.accounts import Identity, Scope, find_account_by_token
+from app.services.efficiency_sets import MAX_FILE_BYTES
 from app.services.uploads import ReceivedForm, receive_form
 
 SESSION_COOKIE = "otboard_session"
@@ -178,11 +180,25 @@ async def receive_upload(request: Request, config: ConfigDep, account: AccountDe
 
     The account is asked for first, so that a stranger's file is not even read.
     """
+    async with _receive(request, config, limit_bytes=config.upload_limit_bytes) as form:
+        yield form
+
+
+async def receive_organisers_upload(
+    request: Request, config: ConfigDep, organiser: OrganiserDep
+) -> AsyncIterator[ReceivedForm]:
+    """Read an organiser's form with a small table, which is refused past a few megabytes."""
+    async with _receive(request, config, limit_bytes=min(MAX_FILE_BYTES, config.upload_limit_bytes)) as form:
+        yield form
+
+
+@asynccontextmanager
+async def _receive(request: Request, config: Config, *, limit_bytes: int) -> AsyncIterator[ReceivedForm]:
     form = await receive_form(
         request.stream(),
         content_type=request.headers.get("Content-Type", ""),
         data_dir=config.data_dir,
-        limit_bytes=config.upload_limit_bytes,
+        limit_bytes=limit_bytes,
     )
     try:
         yield form
@@ -191,6 +207,7 @@ async def receive_upload(request: Request, config: ConfigDep, account: AccountDe
 
 
 FormDep = Annotated[ReceivedForm, Depends(receive_upload, scope="function")]
+OrganiserFormDep = Annotated[ReceivedForm, Depends(receive_organisers_upload, scope="function")]
 
 
 async def receive_snapshot(request: Request, config: ConfigDep, organiser: OrganiserDep) -> AsyncIterator[ReceivedForm]:

@@ -30,7 +30,7 @@ from app.files.snapshot import Snapshot, load_measurements
 from app.main import create_app
 from app.services import snapshots
 from app.services.accounts import ensure_account, ensure_local_account, hash_token
-from app.services.efficiency_results import store_shipped_sets
+from app.services.efficiency_sets import store_shipped_sets
 from app.services.scoring import score_submission
 
 STRANGER_TOKEN = "otb_stranger"

@@ -7,8 +7,10 @@ import io
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
 from app.api.efficiency import EfficiencyResultPageOut, EfficiencySetsOut
+from app.db import models
 from tests.api.test_board import count_queries
 
 PATH = "/api/v1/efficiency-results"
@@ -100,3 +102,84 @@ def test_queries_do_not_grow_with_the_list(shared_board: Any) -> None:
             shared_board.reader.get(PATH, params={"limit": limit})
         counts.append(len(statements))
     assert counts == [2, 2]
+
+
+FIELDS = {"name": "ours", "title": "Ours", "citation": "Us, 2026.", "license_note": "Ours to give."}
+GOOD = (
+    b"benchmark,paradigm,method,backbone,accuracy,tokens,e3\n"
+    b"sums,reference,CoT,tiny,0.5,100,\nsums,other,terse,tiny,0.5,50,1.33\n"
+)
+
+
+def add(board: Any, content: bytes = GOOD, *, client: Any = None, **fields: str) -> Any:
+    files = {"file": ("results.csv", content)}
+    return (client or board.me).post(PATH, data={**FIELDS, **fields}, files=files)
+
+
+def count_sets(board: Any) -> int:
+    return len(board.reader.get(f"{PATH}/sets").json()["items"])
+
+
+def test_an_organiser_adds_a_set_and_removes_it(board: Any) -> None:
+    answer = add(board, url="https://example.org/paper")
+    assert answer.status_code == 201, answer.text
+    assert answer.headers["location"] == "/api/v1/efficiency-results?set=ours"
+    found = answer.json()
+    assert (found["n_results"], found["is_shipped"], found["added_by"]) == (2, False, "local")
+    items = board.reader.get(answer.headers["location"]).json()["items"]
+    assert [(item["method"], item["agrees"], item["url"]) for item in items] == [
+        ("CoT", None, "https://example.org/paper"),
+        ("terse", True, "https://example.org/paper"),
+    ]
+    assert board.reader.get(PATH).json()["n_total"] == 162
+    assert board.me.delete(f"{PATH}/sets/ours").status_code == 204
+    assert board.reader.get(PATH).json()["n_total"] == 160
+    with board.sessions.begin() as session:
+        events = session.scalars(select(models.AuditEvent).order_by(models.AuditEvent.id)).all()
+        acts = [(event.actor, event.action, event.subject, event.details["n_results"]) for event in events]
+    assert acts == [("local", "add_efficiency_set", "set ours", 2), ("local", "remove_efficiency_set", "set ours", 2)]
+
+
+def test_the_same_content_again_is_the_set_that_exists(board: Any) -> None:
+    first = add(board)
+    again = add(board, GOOD.replace(b"\n", b"\r\n"))
+    assert (again.status_code, again.json()) == (200, first.json())
+    for change, content in (({"name": "other"}, GOOD), ({"title": "Else"}, GOOD), ({}, GOOD.replace(b"50", b"51"))):
+        answer = add(board, content, **change)
+        assert (answer.status_code, answer.json()["code"]) == (409, "efficiency_set_exists")
+    assert count_sets(board) == 2
+    with board.sessions.begin() as session:
+        assert session.scalar(select(func.count()).select_from(models.AuditEvent)) == 1
+
+
+def test_problems_of_fields_and_file_are_told_at_once(board: Any) -> None:
+    body = GOOD + b"sums,other,terse,tiny,2,x,\n"
+    answer = add(board, body, name="No Slug", citation=" ", url="javascript:alert(1)", colour="red")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_efficiency_results")
+    found = [(problem["code"], problem["row"], problem["column"]) for problem in answer.json()["problems"]]
+    assert found == [
+        ("unknown_field", None, "colour"),
+        ("bad_field", None, "name"),
+        ("missing_field", None, "citation"),
+        ("bad_field", None, "url"),
+        ("accuracy_out_of_range", 4, "accuracy"),
+        ("not_a_number", 4, "tokens"),
+    ]
+    assert count_sets(board) == 1
+    assert list((board.config.data_dir / "uploads").glob("[0-9a-f][0-9a-f]/*")) == []
+
+
+def test_what_is_refused(board: Any) -> None:
+    for answer, status, code in (
+        (add(board, client=board.reader), 401, "not_signed_in"),
+        (add(board, client=board.stranger), 403, "forbidden"),
+        (board.me.post(PATH, data=FIELDS), 400, "broken_upload"),
+        (board.me.post(PATH, data=FIELDS, files={"other": ("x.csv", GOOD)}), 400, "broken_upload"),
+        (add(board, b"x" * 1_000_001), 413, "upload_too_large"),
+        (board.me.delete(f"{PATH}/sets/nowhere"), 404, "unknown_efficiency_set"),
+        (board.me.delete(f"{PATH}/sets/effireason-bench"), 409, "shipped_efficiency_set"),
+        (board.stranger.delete(f"{PATH}/sets/effireason-bench"), 403, "forbidden"),
+        (board.reader.delete(f"{PATH}/sets/effireason-bench"), 401, "not_signed_in"),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert count_sets(board) == 1

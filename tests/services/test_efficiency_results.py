@@ -11,18 +11,16 @@ from sqlalchemy.orm import Session
 
 from app.db import models
 from app.files.efficiency_results import Paradigm, ResultSource, list_shipped_sets, parse_results
-from app.services import efficiency_results as service
+from app.services import efficiency_sets as service
 from app.services.accounts import Identity
 from app.services.efficiency_results import (
     ResultFilter,
     ResultOrder,
     ResultSort,
-    insert_set,
     list_choices,
     list_results,
-    list_sets,
-    store_shipped_sets,
 )
+from app.services.efficiency_sets import insert_set, list_sets, store_shipped_sets
 from app.services.paging import InvalidCursorError
 
 SOURCE = ResultSource("Ours", "Ours, 2026.", None, "Ours to give.")

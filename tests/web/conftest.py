@@ -33,7 +33,7 @@ from app.main import create_app
 from app.services import snapshots
 from app.services.accounts import CONTROL_TEAM, Identity, ensure_account, ensure_local_account, find_account_by_token
 from app.services.bootstrap import begin_bootstrap, run_slice
-from app.services.efficiency_results import store_shipped_sets
+from app.services.efficiency_sets import store_shipped_sets
 from app.services.intervals import resample_submission
 from app.services.ranks import rank_boards
 from app.services.scoring import score_submission

@@ -26,6 +26,9 @@ PAGES = {
     "submit": "/submit",
     "about": "/about",
     "efficiency": "/efficiency",
+    "docs": "/docs",
+    "docs-metrics": "/docs/metrics",
+    "docs-search": "/docs/search?q=frontier+cell",
     "efficiency-cell": "/efficiency?benchmark=GSM8K&backbone=Qwen2.5-7B-Instruct",
 }
 Open = Callable[..., Any]
