@@ -1,17 +1,37 @@
-"""A small client of the REST interface: upload an action file, follow its submission, fetch the score."""
+"""A client of the REST interface: boards, scores and snapshots as typed results; uploads that are followed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
 import httpx
 
-from app.errors import AppError, Problem, StateError, UnreachableError
+from app.client_errors import build_refusal, read_json, read_problems, read_retry_after
+from app.client_results import (
+    Account,
+    EfficiencyResult,
+    Frontiers,
+    Leaderboard,
+    Overthinking,
+    Score,
+    Snapshot,
+    Submission,
+    UnexpectedAnswerError,
+    read_result,
+)
+from app.errors import (
+    AppError,
+    Problem,
+    StateError,
+    UnreachableError,
+)
+from app.files.atomic import new_file
 
 WAITING_STATES = frozenset({"received", "validating", "scoring"})
 SCORED_STATES = frozenset({"scored", "published"})
@@ -19,6 +39,12 @@ POLL_SECONDS = (0.2, 0.5, 1.0, 2.0)
 # Polls in a row that may fail before the server counts as gone: a restart takes a few seconds.
 POLL_ATTEMPTS = 10
 TIMEOUT = httpx.Timeout(30.0, write=300.0, read=300.0)
+# A server that asks for a longer pause, or for one too often, is reported instead of waited for.
+MAX_RETRY_AFTER_SECONDS = 60
+MAX_RETRIES = 5
+PAGE_ITEMS = 200
+
+T = TypeVar("T")
 
 
 class RejectedError(AppError):
@@ -91,17 +117,28 @@ class SubmissionStatus:
 
 
 class Client:
-    """Speaks to one server with one account's token.
+    """Speaks to one server with one account's token, or with none, which is enough to read what is published.
 
-    Every method raises `UnreachableError` when the server cannot be reached or does not answer as an OTBoard server,
-    and another `AppError` with the server's own code and problems when it refuses.
+    Every method raises `UnreachableError` when the server cannot be reached or does not answer as an OTBoard server.
+    When the server refuses, it raises an error with the server's own code and problems that is also a `NotFoundError`
+    (404), `ForbiddenError` (401, 403), `StateError` (409), `ContentError` (422) or `TooManyRequestsError` (429). Asked
+    to wait, it waits and asks again, though not for more than a minute at a time; an upload is not sent again.
     """
 
-    def __init__(self, server: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        token: str | None = None,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.server = server.rstrip("/")
+        self._pause = pause
+        authorization = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = httpx.Client(
             base_url=f"{self.server}/api/v1",
-            headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
+            headers={**authorization, "Accept": "application/json"},
             timeout=TIMEOUT,
             transport=transport,
         )
@@ -170,6 +207,81 @@ class Client:
         """Return a submission's score document."""
         return self._request("GET", f"/submissions/{submission_id}/score")
 
+    def get_account(self) -> Account:
+        """Return whose token it is."""
+        return self._read(Account, "/me")
+
+    def get_leaderboard(
+        self,
+        snapshot: str,
+        strategy: str,
+        *,
+        split: str = "all",
+        model: str | None = None,
+        benchmark: str | None = None,
+    ) -> Leaderboard:
+        """Return a board: of the whole snapshot, of a model, of a benchmark, or of the cell of both."""
+        asked = {"snapshot": snapshot, "strategy": strategy, "split": split, "model": model, "benchmark": benchmark}
+        return self._read(Leaderboard, "/leaderboard", params=asked)
+
+    def read_score(self, submission_id: str) -> Score:
+        """Return a submission's score as an object; `get_score` returns the whole document."""
+        return self._read(Score, f"/submissions/{submission_id}/score")
+
+    def get_submission(self, submission_id: str) -> Submission:
+        """Return a submission; `get_status` tells how far its scoring is."""
+        return self._read(Submission, f"/submissions/{submission_id}")
+
+    def list_submissions(self) -> Iterator[Submission]:
+        """Yield the submissions of the token's team, newest first."""
+        return self._list(Submission, "/submissions")
+
+    def list_snapshots(self) -> Iterator[Snapshot]:
+        """Yield all snapshots, by name."""
+        return self._list(Snapshot, "/snapshots")
+
+    def get_snapshot(self, name: str) -> Snapshot:
+        """Return one snapshot."""
+        return self._read(Snapshot, f"/snapshots/{name}")
+
+    def download_snapshot(self, name: str, path: Path) -> Path:
+        """Write a snapshot as a zip file to `path`, which must not exist, without the labels of hidden splits."""
+        address = f"/snapshots/{name}/download"
+        with new_file(path) as temporary, temporary.open("wb") as written, self._stream(address) as answer:
+            for chunk in answer.iter_bytes():
+                written.write(chunk)
+        return path
+
+    def get_overthinking(self, snapshot: str, *, split: str = "all") -> Overthinking:
+        """Return the overthinking figures of a split."""
+        return self._read(Overthinking, f"/snapshots/{snapshot}/overthinking", params={"split": split})
+
+    def get_frontiers(
+        self,
+        snapshot: str,
+        *,
+        split: str = "all",
+        strategy: str | None = None,
+        model: str | None = None,
+        benchmark: str | None = None,
+    ) -> Frontiers:
+        """Return the oracle frontiers of a split: of all strategies and cells unless they are chosen."""
+        asked = {"split": split, "strategy": strategy, "model": model, "benchmark": benchmark}
+        return self._read(Frontiers, f"/snapshots/{snapshot}/frontiers", params=asked)
+
+    def list_efficiency_results(
+        self,
+        *,
+        set: str | None = None,
+        paradigm: str | None = None,
+        method: str | None = None,
+        backbone: str | None = None,
+        benchmark: str | None = None,
+    ) -> Iterator[EfficiencyResult]:
+        """Yield published results of methods that change the generation itself, in the order of their sources."""
+        asked = {"set": set, "paradigm": paradigm, "method": method, "backbone": backbone, "benchmark": benchmark}
+        return self._list(EfficiencyResult, "/efficiency-results", params=asked)
+
     def wait(
         self,
         submission: SubmissionStatus,
@@ -207,18 +319,54 @@ class Client:
             file = (actions.name, body, "application/octet-stream")
             return self._request("POST", path, data=dict(fields), files={"file": file})
 
-    def _request(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+    def _read(
+        self, kind: type[T], path: str, *, method: str = "GET", params: Mapping[str, str | None] | None = None
+    ) -> T:
+        return _build(kind, self._request(method, path, params=_drop_none(params)))
+
+    def _list(self, kind: type[T], path: str, *, params: Mapping[str, str | None] | None = None) -> Iterator[T]:
+        asked: dict[str, str | int] = {**_drop_none(params), "limit": PAGE_ITEMS}
+        while True:
+            page = self._request("GET", path, params=asked)
+            if not isinstance(page.get("items"), list):
+                raise UnreachableError("the server's answer is no list; this is not an OTBoard server's answer")
+            yield from (_build(kind, item) for item in page["items"])
+            if page.get("next_cursor") is None:
+                return
+            asked["cursor"] = page["next_cursor"]
+
+    @contextmanager
+    def _stream(self, path: str) -> Iterator[httpx.Response]:
         try:
-            answer = self._http.request(method, path, **content)
+            with self._http.stream("GET", path) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    raise build_refusal(answer, self.server)
+                yield answer
         except httpx.HTTPError as exc:
             raise UnreachableError(f"{self.server} cannot be reached: {exc or type(exc).__name__}") from exc
-        body = _read_json(answer)
+
+    def _request(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+        answer = self._send(method, path, **content)
+        body = read_json(answer)
         if answer.is_success and body is not None:
             return body
-        if body is None or "code" not in body or answer.status_code in (502, 503, 504):
-            detail = str(body["detail"]) if body and "detail" in body else "this is not an OTBoard server's answer"
-            raise UnreachableError(f"{self.server} answered {answer.status_code}: {detail}")
-        raise _make_error(answer.status_code, body)
+        raise build_refusal(answer, self.server)
+
+    def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
+        """Send a request, again after a pause where the server asks for one that is not too long."""
+        n_tries = 0
+        while True:
+            try:
+                answer = self._http.request(method, path, **content)
+            except httpx.HTTPError as exc:
+                raise UnreachableError(f"{self.server} cannot be reached: {exc or type(exc).__name__}") from exc
+            seconds = read_retry_after(answer)
+            n_tries += 1
+            # The stream of an upload was read to its end.
+            if "files" in content or n_tries > MAX_RETRIES or seconds is None or seconds > MAX_RETRY_AFTER_SECONDS:
+                return answer
+            self._pause(seconds)
 
 
 class _Watched:
@@ -248,14 +396,6 @@ def _require_end(submission: SubmissionStatus) -> SubmissionStatus:
     return submission
 
 
-def _read_json(answer: httpx.Response) -> dict[str, Any] | None:
-    try:
-        body = answer.json()
-    except ValueError:
-        return None
-    return body if isinstance(body, dict) else None
-
-
 def _read_status(body: Mapping[str, Any]) -> SubmissionStatus:
     try:
         return SubmissionStatus(
@@ -264,7 +404,7 @@ def _read_status(body: Mapping[str, Any]) -> SubmissionStatus:
             queue_place=body.get("queue_place"),
             worker_alive=body.get("worker_alive"),
             progress=body.get("progress"),
-            problems=_read_problems(body.get("problems")),
+            problems=read_problems(body.get("problems")),
             failure_reason=body.get("failure_reason"),
             method=str(body.get("method") or ""),
             estimated_seconds=body.get("estimated_seconds"),
@@ -280,29 +420,15 @@ def _read_validation(body: Mapping[str, Any]) -> Validation:
         read = {name: body[name] for name in names}
     except KeyError as exc:
         raise UnreachableError(f"the server's answer lacks {exc}; this is not an OTBoard server's answer") from exc
-    return Validation(**read, warnings=_read_problems(body.get("warnings")), document=body)
+    return Validation(**read, warnings=read_problems(body.get("warnings")), document=body)
 
 
-def _read_problems(listed: Any) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(
-            code=str(item.get("code")),
-            message=str(item.get("message")),
-            row=item.get("row"),
-            column=item.get("column"),
-            unit=item.get("unit"),
-            count=item.get("count") or 1,
-        )
-        for item in listed or ()
-        if isinstance(item, dict)
-    )
+def _build(kind: type[T], body: Any) -> T:
+    try:
+        return read_result(kind, body)
+    except UnexpectedAnswerError as exc:
+        raise UnreachableError(f"{exc}; this is not an OTBoard server's answer") from exc
 
 
-def _make_error(status: int, body: Mapping[str, Any]) -> AppError:
-    """Return the server's problem document as an error that keeps its status, code and title."""
-    attributes = {"status": status, "code": str(body["code"]), "title": str(body.get("title") or "Refused")}
-    kind = type("ServerRefusedError", (AppError,), attributes)
-    error: AppError = kind(
-        str(body.get("detail") or attributes["title"]), problems=_read_problems(body.get("problems"))
-    )
-    return error
+def _drop_none(params: Mapping[str, str | None] | None) -> dict[str, str]:
+    return {name: value for name, value in (params or {}).items() if value is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import datetime
 from functools import cache
@@ -190,20 +190,23 @@ class Overthinking:
 
 @dataclass(frozen=True)
 class CellFrontier:
-    """The oracle frontier of one cell: exact pairs of tokens (`cost`) and right probes (`correct`), both increasing."""
+    """The oracle frontier of one cell: exact pairs of tokens (`cost`) and right probes (`correct`), both increasing.
+
+    The pairs are left out where the labels are hidden.
+    """
 
     model: str
     benchmark: str
     strategy: str
     total_thinking_tokens: int
     total_probes: int
-    cost: tuple[int, ...]
-    correct: tuple[int, ...]
     beta_match: float | None
     max_accuracy: float
     beta_sat: float
     area: float
     uninformed_area: float
+    cost: tuple[int, ...] = ()
+    correct: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -270,7 +273,7 @@ def read_result(kind: type[T], body: Any, *, place: str = "the answer") -> T:
     if not isinstance(body, Mapping):
         raise UnexpectedAnswerError(f"{place} is no object")
     values = {}
-    for name, (hint, is_required) in _list_fields(kind).items():
+    for name, (hint, is_required) in _list_fields(cast("Hashable", kind)).items():
         if name in body:
             values[name] = _convert(hint, body[name], f"{place}.{name}")
         elif is_required:
@@ -279,7 +282,7 @@ def read_result(kind: type[T], body: Any, *, place: str = "the answer") -> T:
 
 
 @cache
-def _list_fields(kind: type[Any]) -> dict[str, tuple[Any, bool]]:
+def _list_fields(kind: Any) -> dict[str, tuple[Any, bool]]:
     hints = get_type_hints(kind)
     return {field.name: (hints[field.name], field.default is MISSING) for field in fields(kind)}
 

@@ -174,7 +174,7 @@ def test_what_is_refused(board: Any) -> None:
         (add(board, client=board.reader), 401, "not_signed_in"),
         (add(board, client=board.stranger), 403, "forbidden"),
         (board.me.post(PATH, data=FIELDS), 400, "broken_upload"),
-        (board.me.post(PATH, data=FIELDS, files={"other": ("x.csv", GOOD)}), 400, "broken_upload"),
+        (board.me.post(PATH, data=FIELDS, files={"other": ("x.csv", GOOD)}), 422, "missing_file"),
         (add(board, b"x" * 1_000_001), 413, "upload_too_large"),
         (board.me.delete(f"{PATH}/sets/nowhere"), 404, "unknown_efficiency_set"),
         (board.me.delete(f"{PATH}/sets/effireason-bench"), 409, "shipped_efficiency_set"),
