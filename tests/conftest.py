@@ -128,6 +128,14 @@ def session(engine: Engine) -> Iterator[Session]:
         transaction.rollback()
 
 
+@pytest.fixture(scope="module")
+def module_database(server_url: str, template_database: str) -> Iterator[str]:
+    """A migrated database for the tests of one module, which see what each other committed."""
+    name = _create_database(server_url, template=template_database)
+    yield _database_url(server_url, name)
+    _drop_database(server_url, name)
+
+
 @pytest.fixture
 def committed_database(server_url: str, template_database: str) -> Iterator[str]:
     """The URL of a migrated database of this test's own: commits are real, and two connections see each other."""
