@@ -19,6 +19,7 @@ from app.errors import NotFoundError, StateError
 from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.intervals import summarise_intervals
 from app.evaluator.measurements import Measurements
+from app.evaluator.reference import CellReference
 from app.evaluator.strategies import Strategy
 from app.files import snapshot as files
 from app.files.interval_documents import snapshot_intervals_document
@@ -94,20 +95,25 @@ class AnalysisState:
 def _analyse_intervals(needs: AnalysisNeeds) -> Document | None:
     """Return the intervals; None where the replicates have left the data folder and are now computed again."""
     replicates = load_split_replicates(needs.session, needs.snapshot, needs.measurements, config=needs.config)
-    return (
-        None if replicates is None else snapshot_intervals_document(summarise_intervals(needs.measurements, replicates))
-    )
+    if replicates is None:
+        return None
+    references = _list_references(needs)
+    return snapshot_intervals_document(summarise_intervals(needs.measurements, replicates, references))
 
 
-def _analyse_efficiency(needs: AnalysisNeeds) -> Document:
+def _list_references(needs: AnalysisNeeds) -> list[CellReference]:
     split = needs.measurements.split
-    references = [
+    return [
         reference
         for strategy in Strategy
         for reference in get_references(
             needs.session, needs.snapshot, split=split, strategy=strategy, data_dir=needs.config.data_dir
         )
     ]
+
+
+def _analyse_efficiency(needs: AnalysisNeeds) -> Document:
+    references = _list_references(needs)
     strategies = [{"strategy": str(strategy)} for strategy in Strategy]
     return {"points": report.measure_oracles(references, strategies, needs.measurements)}
 
