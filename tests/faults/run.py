@@ -12,121 +12,28 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
-from sqlalchemy.engine import make_url
-from sqlalchemy.orm import Session
 
-from app.db.embedded import start_embedded, stop_embedded
-from app.db.migrations import upgrade_database
-from app.db.session import conninfo, make_engine
 from app.files.snapshot import Snapshot
-from app.services import snapshots
+from benchmarks.servers import PATIENCE_SECONDS, Plant, run_plant, wait_until
 
 N_CLIENTS = 4
 N_SERVERS = 2
-PATIENCE_SECONDS = 420.0
-RUN_COMMAND = "from app.cli import main; main()"
 ENVIRONMENT = {
     "OTBOARD_HEARTBEAT_TIMEOUT_SECONDS": "1",
     "OTBOARD_BOOTSTRAP_REPLICATES": "10",
     # Faults here are ours, and many; the number of attempts is tested elsewhere.
     "OTBOARD_SCORING_ATTEMPTS": "50",
 }
-
-
-@dataclass
-class Server:
-    """An `otboard serve` with its own worker."""
-
-    process: subprocess.Popen[str]
-    address: str
-    token: str
-
-
-@dataclass
-class Plant:
-    """A database server, a data folder and several web servers on them."""
-
-    folder: Path
-    servers: list[Server] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-
-    @property
-    def url(self) -> str:
-        """Return the database's address."""
-        return (self.folder / "url").read_text()
-
-    def start_database(self) -> None:
-        """Start the database server, or start it again."""
-        url = start_embedded(self.folder / "database", options=("fsync=off", "max_wal_size=128MB"))
-        (self.folder / "url").write_text(make_url(url).render_as_string(hide_password=False))
-
-    def crash_database(self) -> None:
-        """End the database server as a crash does, and start it again: every connection breaks."""
-        pid = int((self.folder / "database" / "postgres" / "postmaster.pid").read_text().splitlines()[0])
-        os.kill(pid, signal.SIGQUIT)
-        _wait_until(lambda: not _is_running(pid))
-        self.start_database()
-
-    def start_server(self) -> Server:
-        """Start a web server with a worker."""
-        environment = {
-            **os.environ,
-            **ENVIRONMENT,
-            "OTBOARD_DATA": str(self.folder / "data"),
-            "OTBOARD_DATABASE_URL": self.url,
-        }
-        command = [sys.executable, "-c", RUN_COMMAND, "serve", "--port", "0"]
-        with (self.folder / "log").open("a") as log:
-            process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
-        assert process.stdout is not None
-        told: dict[str, str] = {}
-        for line in process.stdout:
-            word, _, value = line.strip().partition(" ")
-            told[word] = value.strip()
-            if "Token" in told:
-                return Server(process, told["OTBoard"], told["Token"])
-        raise RuntimeError((self.folder / "log").read_text()[-2000:])
-
-    def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
-        with psycopg.connect(conninfo(self.url), autocommit=True) as connection:
-            return connection.execute(query).fetchall()  # type: ignore[call-overload, no-any-return]
-
-
-@contextmanager
-def run_plant(folder: Path, snapshot: Snapshot) -> Iterator[Plant]:
-    """Start everything, with the snapshot frozen, for the length of a block."""
-    plant = Plant(folder)
-    (folder / "data").mkdir()
-    plant.start_database()
-    engine = make_engine(plant.url)
-    upgrade_database(engine)
-    with Session(engine) as session, session.begin():
-        snapshots.import_snapshot(session, snapshot)
-        snapshots.freeze_snapshot(session, snapshot.manifest.name)
-    engine.dispose()
-    try:
-        plant.servers = [plant.start_server() for _ in range(N_SERVERS)]
-        yield plant
-    finally:
-        for server in plant.servers:
-            server.process.kill()
-            server.process.wait()
-        stop_embedded(folder / "database")
 
 
 def upload(plant: Plant, content: bytes, *, rng: random.Random) -> str:
@@ -151,55 +58,59 @@ def upload(plant: Plant, content: bytes, *, rng: random.Random) -> str:
     raise TimeoutError("no server took the file")
 
 
-def kill_worker(plant: Plant, rng: random.Random) -> None:
+def kill_worker(plant: Plant, rng: random.Random) -> str:
     """Kill the worker of one of the servers."""
     server = rng.choice(plant.servers)
-    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
-    for pid in _list_children(children):
+    listing = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children")
+    wait_until(lambda: bool(listing.read_text().split()))
+    for pid in listing.read_text().split():
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-            plant.faults.append("a worker killed")
+            os.kill(int(pid), signal.SIGKILL)
+    return "a worker killed"
 
 
-def kill_server(plant: Plant, rng: random.Random) -> None:
+def kill_server(plant: Plant, rng: random.Random) -> str:
     """Kill one of the servers, and start another in its place."""
     place = rng.randrange(len(plant.servers))
     plant.servers[place].process.kill()
     plant.servers[place].process.wait()
-    plant.faults.append("a server killed")
     plant.servers[place] = plant.start_server()
+    return "a server killed"
 
 
-def crash_database(plant: Plant, _: random.Random) -> None:
+def crash_database(plant: Plant, _: random.Random) -> str:
     """Crash the database."""
     plant.crash_database()
-    plant.faults.append("the database crashed")
+    return "the database crashed"
 
 
-FAULTS: Sequence[Callable[[Plant, random.Random], None]] = (kill_worker, crash_database, kill_server)
+FAULTS: Sequence[Callable[[Plant, random.Random], str]] = (kill_worker, crash_database, kill_server)
 
 
 def run(folder: Path, snapshot: Snapshot, files: Sequence[bytes], *, n_rounds: int, seed: int) -> dict[str, Any]:
     """Upload the files, each twice, while faults come one after the other; return figures, or raise what went wrong."""
     rng = random.Random(seed)
     started = time.monotonic()
-    with run_plant(folder, snapshot) as plant:
-        ended = threading.Event()
+    with (
+        run_plant(folder, snapshot, n_servers=N_SERVERS, environment=ENVIRONMENT) as plant,
+        ThreadPoolExecutor(N_CLIENTS + 1) as threads,
+    ):
+        disturbing = threads.submit(disturb, plant, rng, n_rounds=n_rounds)
+        uploading = [threads.submit(upload, plant, content, rng=random.Random(content)) for content in [*files, *files]]
+        uploaded = [one.result() for one in uploading]
+        faults = disturbing.result()
+        wait_until(lambda: plant.count("SELECT count(*) FROM submissions WHERE state <> 'scored'") == 0)
+        figures = _inspect(plant, files, uploaded)
+    return {**figures, "faults": faults, "seconds": round(time.monotonic() - started, 1)}
 
-        def disturb() -> None:
-            for number in range(n_rounds):
-                ended.wait(1.0)
-                FAULTS[number % len(FAULTS)](plant, rng)
 
-        disturbing = threading.Thread(target=disturb)
-        disturbing.start()
-        with ThreadPoolExecutor(N_CLIENTS) as clients:
-            pair = [*files, *files]
-            uploaded = list(clients.map(lambda content: upload(plant, content, rng=random.Random(content)), pair))
-        disturbing.join()
-        check = "SELECT count(*) FROM submissions WHERE state <> 'scored'"
-        _wait_until(lambda: _ask_calmly(plant, check) == 0)
-        return {**_inspect(plant, files, uploaded), "seconds": round(time.monotonic() - started, 1)}
+def disturb(plant: Plant, rng: random.Random, *, n_rounds: int) -> list[str]:
+    """Bring about one fault after the other, a second apart, and return what they were."""
+    happened = []
+    for number in range(n_rounds):
+        time.sleep(1.0)
+        happened.append(FAULTS[number % len(FAULTS)](plant, rng))
+    return happened
 
 
 def _inspect(plant: Plant, files: Sequence[bytes], uploaded: Sequence[str]) -> dict[str, Any]:
@@ -214,37 +125,10 @@ def _inspect(plant: Plant, files: Sequence[bytes], uploaded: Sequence[str]) -> d
     events = plant.ask("SELECT submission_id, to_state FROM submission_events ORDER BY id")
     scored = [submission_id for submission_id, state in events if state == "scored"]
     assert sorted(scored) == sorted(set(uploaded)), "a submission became scored more than once"
-    uploads = plant.folder / "data" / "uploads"
+    uploads = plant.data_dir / "uploads"
     kept = [path for path in uploads.rglob("*") if path.is_file() and path.parent.name != "incoming"]
     assert len(kept) == half, "a file was lost, or one without a submission was kept"
-    return {"submissions": half, "uploads": len(uploaded), "most_attempts": attempts, "faults": plant.faults}
-
-
-def _ask_calmly(plant: Plant, query: str) -> Any:
-    try:
-        return plant.ask(query)[0][0]
-    except psycopg.OperationalError:
-        return None
-
-
-def _list_children(listing: Path) -> list[int]:
-    return [int(pid) for pid in listing.read_text().split()] if listing.exists() else []
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("what was waited for did not come")
-        time.sleep(0.1)
+    return {"submissions": half, "uploads": len(uploaded), "most_attempts": attempts}
 
 
 def main() -> int:
