@@ -14,11 +14,13 @@ from typer.core import TyperGroup
 from app.cli_admin import admin_app
 from app.cli_options import (
     ActionsPath,
+    AnonymousOption,
     BootstrapOption,
     FormatOption,
     SnapshotPath,
     SplitOption,
     StrategyOption,
+    TeamOption,
 )
 from app.cli_output import (
     Format,
@@ -433,12 +435,8 @@ def submit(
     paper: Annotated[str | None, typer.Option(metavar="URL", help="Of the method's paper.", show_default=False)] = None,
     code: Annotated[str | None, typer.Option(metavar="URL", help="Of the method's code.", show_default=False)] = None,
     hardware: Annotated[str | None, typer.Option(help="What the method ran on.", show_default=False)] = None,
-    anonymous_until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Hide your team until this date, in UTC.", show_default=False)
-    ] = None,
-    team: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The team it belongs to.", show_default="yours")
-    ] = None,
+    anonymous_until: AnonymousOption = None,
+    team: TeamOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Have the server check the file; store nothing.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait for the score, or print the submission at once.")] = True,
     rows: Annotated[str, typer.Option(metavar="boards|settings|cells", help="What a table or CSV lists.")] = "boards",
@@ -456,17 +454,10 @@ def submit(
         raise typer.BadParameter("set it to the token of your account", param_hint="the variable OTBOARD_TOKEN")
     if not actions.is_file():
         raise UnreadableFileError(f"there is no file {actions}")
-    said = {
-        "description": description,
-        "version": version,
-        "paper_url": paper,
-        "code_url": code,
-        "hardware": hardware,
-        "anonymous_until": anonymous_until,
-        "team": team,
-    }
-    target = {"snapshot": snapshot, "strategy": str(strategy), "split": split, "method": method}
-    fields = target | {name: value for name, value in said.items() if value}
+    said = {"description": description, "version": version, "paper_url": paper, "code_url": code, "hardware": hardware}
+    said |= {"anonymous_until": anonymous_until, "team": team}
+    fields = {"snapshot": snapshot, "strategy": str(strategy), "split": split, "method": method}
+    fields |= {name: value for name, value in said.items() if value}
     if dry_run:
         _print_fields(check_actions(actions, server=server, token=token, fields=fields), output_format)
         return

@@ -35,6 +35,15 @@ SplitOption = Annotated[
         autocompletion=lambda: list(SPLIT_NAMES),
     ),
 ]
+AnonymousOption = Annotated[
+    str | None,
+    typer.Option(
+        "--anonymous-until", metavar="DATE", help="Hide your team until this date, in UTC.", show_default=False
+    ),
+]
+TeamOption = Annotated[
+    str | None, typer.Option("--team", metavar="NAME", help="The team it belongs to.", show_default="yours")
+]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="How to print the result.", callback=remember_format, is_eager=True)
 ]

@@ -25,14 +25,14 @@
   // A file dropped anywhere on the zone is the file of the form.
   function setUpDropping() {
     const zone = form.querySelector("[data-drop]");
-    const hold = (event) => {
+    const mark = (event) => {
       if (![...event.dataTransfer.types].includes("Files")) return;
       event.preventDefault();
       zone.classList.toggle("over", event.type === "dragover");
     };
-    for (const kind of ["dragenter", "dragover", "dragleave"]) zone.addEventListener(kind, hold);
+    for (const kind of ["dragenter", "dragover", "dragleave"]) zone.addEventListener(kind, mark);
     zone.addEventListener("drop", (event) => {
-      hold(event);
+      mark(event);
       if (event.dataTransfer.files.length === 0) return;
       const chosen = new DataTransfer();
       chosen.items.add(event.dataTransfer.files[0]);
@@ -268,8 +268,13 @@
     else bar.value = share;
   }
 
+  // Leaving the page would break the upload off, so the browser asks first.
+  const hold = (event) => event.preventDefault();
+
   function setBusy(isBusy) {
     upload.hidden = !isBusy;
+    if (isBusy) window.addEventListener("beforeunload", hold);
+    else window.removeEventListener("beforeunload", hold);
     for (const button of form.querySelectorAll(".actions button")) button.disabled = isBusy;
   }
 

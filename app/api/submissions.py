@@ -27,7 +27,9 @@ EXISTING: Responses = {200: {"model": SubmissionOut, "description": "These bytes
 class WithdrawalBody(BaseModel):
     """Why a submission is withdrawn."""
 
-    reason: str | None = Field(default=None, max_length=500, examples=["scored with the wrong checkpoint"])
+    reason: str | None = Field(
+        default=None, max_length=500, pattern=r"^[^\x00]*$", examples=["scored with the wrong checkpoint"]
+    )
 
 
 @router.post(

@@ -90,8 +90,14 @@ Form = TypeVar("Form", bound=BaseModel)
 def read_form(given: Mapping[str, str], model: type[Form]) -> Form:
     """Return the fields as `model`, or name every one that is wrong.
 
-    A blank field counts as absent: browsers send what was left blank.
+    A blank field counts as absent: browsers send what was left blank. A NUL stands in no text of ours, and the database
+    takes none.
     """
+    nul = [name for name, value in given.items() if "\0" in value or "\0" in name]
+    if nul:
+        message = "the field holds a NUL character"
+        problems = [Problem(code="invalid_field", message=message, column=name) for name in nul]
+        raise InvalidFormError(message, problems=problems)
     try:
         return model.model_validate({name: value.strip() for name, value in given.items() if value.strip()})
     except ValidationError as exc:

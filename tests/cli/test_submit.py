@@ -17,7 +17,7 @@ from app.client import Client, NoScoreError, RejectedError, ScoringFailedError
 from app.config import Config
 from app.db.session import make_engine
 from app.errors import AppError, UnreachableError
-from app.files.snapshot import Snapshot
+from app.files.snapshot import Snapshot, hash_file
 from app.main import create_app
 from app.services import snapshots
 from app.services.accounts import ensure_local_account
@@ -78,6 +78,61 @@ def test_an_upload_is_one_streamed_multipart_request(actions: Path):
     assert (submission.id, submission.state, submission.queue_place) == ("abc", "received", 2)
     assert shares == sorted(shares)
     assert shares[-1] == 1
+
+
+VALIDATION = {
+    "actions_sha256": "0" * 64,
+    "n_rows": 48,
+    "n_settings": 1,
+    "settings": ["default"],
+    "n_cells_covered": 4,
+    "n_cells": 4,
+    "warnings": [PROBLEM],
+}
+
+
+def test_a_dry_run_is_typed_and_stores_nothing(actions: Path):
+    server = Server(_json(VALIDATION))
+    with server.client() as board:
+        checked = board.validate(actions, fields=FIELDS)
+    (request,) = server.requests
+    assert (request.method, request.url.path) == ("POST", "/api/v1/validations")
+    assert (checked.n_rows, checked.n_cells_covered, checked.document) == (48, 4, VALIDATION)
+    assert [warning.as_dict() for warning in checked.warnings] == [PROBLEM]
+    with Server(_json({"n_rows": 1})).client() as board, pytest.raises(UnreachableError, match="lacks"):
+        board.validate(actions, fields=FIELDS)
+
+
+def test_a_large_file_that_was_sent_is_not_sent_again(
+    actions: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(cli_submit, "LARGE_BYTES", 1)
+    target = {name: FIELDS[name] for name in ("snapshot", "strategy", "split")}
+    known = _status("scored", method="another", **target)
+    elsewhere = {**known, "snapshot": "other", "id": "xyz"}
+    failed = {**known, "state": "failed"}
+    for found, is_reused in (([elsewhere, known], True), ([elsewhere], False), ([failed], False)):
+        sent = [] if is_reused else [_json(known, 202)]
+        server = Server(_json({"items": found, "next_cursor": None}), *sent)
+        monkeypatch.setattr(cli_submit, "Client", lambda *_, server=server: server.client())
+        document = cli_submit.submit_actions(actions, server="x", token="t", fields=FIELDS, wait=False)
+        assert document["id"] == "abc"
+        assert server.requests[0].url.params["actions_sha256"] == hash_file(actions)
+        assert len(server.requests) == 1 + len(sent)
+    # What was sent under another name keeps it, and the command says so.
+    assert "as method another" in capsys.readouterr().err
+
+
+def test_publishing_and_withdrawing():
+    server = Server(_json(_status("published")), _json(_status("withdrawn")))
+    with server.client() as board:
+        assert board.publish("abc").state == "published"
+        assert board.withdraw("abc", reason="a mistake").state == "withdrawn"
+    assert [request.url.path for request in server.requests] == [
+        "/api/v1/submissions/abc/publish",
+        "/api/v1/submissions/abc/withdraw",
+    ]
+    assert json.loads(server.requests[1].content) == {"reason": "a mistake"}
 
 
 def test_waiting_follows_the_states_to_the_end():

@@ -155,7 +155,11 @@ def test_everything_that_is_said_is_on_the_submissions_page(site: Any, form: Pag
         expect(main).to_contain_text(value)
     link = form.get_by_role("link", name="https://papers.example/1")
     expect(link).to_have_attribute("rel", "nofollow noopener")
-    assert form.evaluate("document.documentElement.scrollWidth") <= 1280
+    ARTEFACTS.mkdir(exist_ok=True)
+    for width in (390, 1280):
+        form.set_viewport_size({"width": width, "height": 844})
+        assert form.evaluate("document.documentElement.scrollWidth") <= width
+        form.screenshot(path=ARTEFACTS / f"submission-waiting-{width}-light.png", full_page=True)
     form.get_by_role("button", name="Cancel").click()
     expect(form.locator(".state")).to_have_text("Withdrawn")
     form.get_by_role("button", name="Submit it again").click()
