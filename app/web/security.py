@@ -192,6 +192,12 @@ async def receive_organisers_upload(
         yield form
 
 
+async def receive_snapshot(request: Request, config: ConfigDep, organiser: OrganiserDep) -> AsyncIterator[ReceivedForm]:
+    """Read an organiser's form with the zip of a snapshot, which may be larger than an action file."""
+    async with _receive(request, config, limit_bytes=config.snapshot_limit_bytes) as form:
+        yield form
+
+
 @asynccontextmanager
 async def _receive(request: Request, config: Config, *, limit_bytes: int) -> AsyncIterator[ReceivedForm]:
     form = await receive_form(
@@ -208,22 +214,6 @@ async def _receive(request: Request, config: Config, *, limit_bytes: int) -> Asy
 
 FormDep = Annotated[ReceivedForm, Depends(receive_upload, scope="function")]
 OrganiserFormDep = Annotated[ReceivedForm, Depends(receive_organisers_upload, scope="function")]
-
-
-async def receive_snapshot(request: Request, config: ConfigDep, organiser: OrganiserDep) -> AsyncIterator[ReceivedForm]:
-    """Read the form with a snapshot's zip, as `receive_upload` does: only from organisers, up to its own limit."""
-    form = await receive_form(
-        request.stream(),
-        content_type=request.headers.get("Content-Type", ""),
-        data_dir=config.data_dir,
-        limit_bytes=config.snapshot_limit_bytes,
-    )
-    try:
-        yield form
-    finally:
-        await asyncio.to_thread(form.close)
-
-
 SnapshotFormDep = Annotated[ReceivedForm, Depends(receive_snapshot, scope="function")]
 
 
