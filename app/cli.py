@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from app.cli_admin import admin_app
+from app.cli_allowance import allowance
 from app.cli_options import (
     ActionsPath,
     AnonymousOption,
@@ -78,6 +79,7 @@ app.add_typer(worker_app, name="worker")
 app.add_typer(probe_run_app, name="probe-run")
 app.add_typer(receipt_app, name="receipt")
 app.add_typer(admin_app, name="admin")
+app.command()(allowance)
 
 
 def main() -> None:

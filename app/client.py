@@ -282,6 +282,10 @@ class Client:
         asked = {"set": set, "paradigm": paradigm, "method": method, "backbone": backbone, "benchmark": benchmark}
         return self._list(EfficiencyResult, "/efficiency-results", params=asked)
 
+    def get_allowance(self, snapshot: str) -> dict[str, Any]:
+        """Return how much the team may still submit on a snapshot, limit by limit."""
+        return self._request("GET", "/me/allowance", params={"snapshot": snapshot})
+
     def wait(
         self,
         submission: SubmissionStatus,

@@ -244,14 +244,17 @@ class CellFrontierOut(Document):
     strategy: Strategy
     total_thinking_tokens: int
     total_probes: int
-    cost: list[int]
-    correct: list[int]
+    cost: list[int] | None = Field(default=None, description="Not on hidden splits.")
+    correct: list[int] | None = Field(default=None, description="Not on hidden splits.")
     beta_match: float | None
     max_accuracy: float
     beta_sat: float
     area: float
     uninformed_area: float
-    certificate: CertificateOut | None = Field(description="Null of a frontier that an earlier version stored.")
+    certificate: CertificateOut | None = Field(
+        default=None, description="Null of a frontier that an earlier version stored; none on hidden splits."
+    )
+    quantum: float | None = Field(default=None, description="On hidden splits: the step in which figures are told.")
 
 
 class MacroFrontierOut(Document):
@@ -291,6 +294,10 @@ class BoardFiguresOut(Document):
     accuracy_at: dict[str, float]
     best_e3: float | None
     reason: str | None
+    quantum: float | None = Field(default=None, description="On hidden splits: the step of accuracies and areas.")
+    curve: dict[str, list[float]] | None = Field(
+        default=None, description="On hidden splits: the curve at the relative budgets 0, 0.05 … 1."
+    )
     intervals: dict[str, Any] | None = Field(
         default=None, description="95 % intervals `[low, high]` under the names of the figures; null until computed."
     )
@@ -322,6 +329,9 @@ class ScoreOut(Document):
     warnings: list[ProblemOut]
     settings: list[SettingOut]
     boards: list[BoardFiguresOut]
+    held_back: list[dict[str, Any]] | None = Field(
+        default=None, description="On hidden splits: boards not told, and why."
+    )
     summary: BoardFiguresOut | None
 
 

@@ -142,7 +142,13 @@ def get_score(
 ) -> Response:
     """Return the score document: what `otboard score` prints for the same file. Its intervals follow a while later."""
     score = scoring.get_score(session, submission_id, account=reader, scorer_version=scorer_version)
-    etag = make_etag("score", submission_id, score.scorer_version, "intervals" if score.has_intervals else "")
+    etag = make_etag(
+        "score",
+        submission_id,
+        score.scorer_version,
+        "intervals" if score.has_intervals else "",
+        str(score.n_held_boards),
+    )
     return find_unchanged(request, etag) or frozen(score.text, etag=etag)
 
 

@@ -12,7 +12,7 @@ the largest mix of constant policies that it admits: the largest of numbers that
 most w. So does the mean of full-thinking accuracies and, since the integral of a bounded change over [0, 1] has the
 same bound, so do the three areas. Only one cell has the unit, so in the mean over G cells the change is a G-th.
 
-**2w bounds the gap**, the difference of two areas that may move in opposite directions.
+The gap, the difference of two areas as they are told, moves by two of their steps at most.
 
 **Realised potential** (a − u) / (o − u): with P = o − u, and P' of the neighbour, writing d for the changes,
 RP' − RP = (d_a − RP · d_o − (1 − RP) · d_u) / P', hence |RP' − RP| ≤ w · (1 + |RP| + |1 − RP|) / P' and P' ≥ P − 2w.
@@ -37,12 +37,16 @@ class Quanta:
     Attributes
     ----------
     weight : w, the most that one unit's labels can move the board's accuracies and areas.
-    accuracy : quantum of accuracies and areas. gap : quantum of the gap.
+    accuracy : quantum of accuracies and areas.
     """
 
     weight: Fraction
     accuracy: Fraction
-    gap: Fraction
+
+    @property
+    def is_coarsest(self) -> bool:
+        """Whether the board is too small for anything to be told of it."""
+        return self.accuracy > COARSEST
 
 
 def build_quanta(weight: Fraction) -> Quanta:
@@ -52,13 +56,10 @@ def build_quanta(weight: Fraction) -> Quanta:
     --------
     A question of one cell with 36 questions weighs 2.78 points, one of 24 such cells 0.12.
 
-    >>> quanta = build_quanta(Fraction(1, 36))
-    >>> float(quanta.accuracy), float(quanta.gap)
-    (0.028, 0.056)
-    >>> float(build_quanta(Fraction(1, 36 * 24)).accuracy)
-    0.002
+    >>> float(build_quanta(Fraction(1, 36)).accuracy), float(build_quanta(Fraction(1, 36 * 24)).accuracy)
+    (0.028, 0.002)
     """
-    return Quanta(weight, round_up_to_tenth(weight), round_up_to_tenth(2 * weight))
+    return Quanta(weight, round_up_to_tenth(weight))
 
 
 def find_unit_weight(

@@ -195,6 +195,11 @@ def require_allowance(session: Session, team_id: int, snapshot: models.Snapshot,
         )
 
 
+def find_team_id(session: Session, submission_id: str) -> int:
+    """Return the team that a submission is charged to."""
+    return session.scalars(select(models.Submission.team_id).where(models.Submission.id == submission_id)).one()
+
+
 def find_limits(session: Session, team_id: int, snapshot_id: int) -> Limits:
     """Return the limits of a team on a snapshot: each one its own, else the snapshot's, else the default."""
     table = models.AllowanceLimit

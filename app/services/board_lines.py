@@ -18,7 +18,8 @@ from app.evaluator.measurements import IntArray
 from app.evaluator.strategies import Strategy
 from app.plots.traces import OperatingPoint
 from app.services.frontiers import EVALUATOR_VERSION, get_references
-from app.services.measurements import labels_hidden
+from app.services.measurements import is_closed
+from app.services.release import ReleasedFrontier, list_open, release_board_curve, release_frontier
 
 # On a plot a thousand pixels wide and three decades long, a step then moves by less than two pixels.
 LOG_BUDGETS_PER_DECADE = 200
@@ -43,8 +44,8 @@ WHOLE = BoardKey(model=None, benchmark=None)
 
 def list_frontiers(
     session: Session, snapshot: models.Snapshot, *, split: str, board: BoardKey
-) -> dict[Strategy, models.BoardFrontier]:
-    """Return the stored frontiers of one board by strategy; none while they are computed, or where labels are hidden.
+) -> dict[Strategy, ReleasedFrontier]:
+    """Return the frontiers of one board by strategy as they may be shown; none while they are computed.
 
     A row holds two curves of a thousand points, so only those of this board are read.
     """
@@ -56,9 +57,10 @@ def list_frontiers(
         table.model.is_not_distinct_from(board.model),
         table.benchmark.is_not_distinct_from(board.benchmark),
     )
-    if labels_hidden(snapshot, split):
+    if is_closed(snapshot, split):
         return {}
-    stored = {Strategy(row.strategy): row for row in session.scalars(query)}
+    released = [release_frontier(snapshot, row) for row in session.scalars(query)]
+    stored = {Strategy(row.strategy): row for row in released if row is not None}
     return {strategy: stored[strategy] for strategy in Strategy if strategy in stored}
 
 
@@ -67,7 +69,7 @@ def find_board_curve(
 ) -> StepSeries | None:
     """Return a submission's curve on a board, or None where it is not scored or does not stand there."""
     query = (
-        select(models.BoardScore.curve_beta, models.BoardScore.curve_accuracy)
+        select(models.BoardScore)
         .join(models.Score, models.Score.id == models.BoardScore.score_id)
         .where(
             models.Score.submission_id == submission_id,
@@ -76,8 +78,8 @@ def find_board_curve(
             models.BoardScore.benchmark.is_not_distinct_from(board.benchmark),
         )
     )
-    found = session.execute(query).one_or_none()
-    return None if found is None else StepSeries(np.array(found[0]), np.array(found[1]))
+    found = session.scalars(query).one_or_none()
+    return None if found is None else release_board_curve(session, submission_id, found)
 
 
 def sample_oracle(
@@ -113,9 +115,10 @@ def list_operating_points(
     """Return the operating points of submissions on a board of one cell, in the order of their settings.
 
     On any other board there are none: a setting's mean point may spend different shares of the tokens in different
-    cells, and so lie above a frontier that may not.
+    cells, and so lie above a frontier that may not. Of hidden splits no settings are told.
     """
-    if not board.is_cell:
+    submission_ids = list_open(session, submission_ids)
+    if not board.is_cell or not submission_ids:
         return {}
     found: dict[str, list[OperatingPoint]] = defaultdict(list)
     settings = func.json_array_elements(models.Score.document["settings"]).table_valued(column("value", JSON))

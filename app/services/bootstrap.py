@@ -23,7 +23,7 @@ from app.evaluator.replicate_store import count_stored, load_replicates, run_boo
 from app.evaluator.scorers import current_scorer_version
 from app.services import jobs
 from app.services.frontiers import EVALUATOR_VERSION
-from app.services.measurements import labels_hidden, load_measurements
+from app.services.measurements import is_closed, load_measurements
 from app.services.snapshots import list_splits
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def begin_bootstrap(session: Session, snapshot: models.Snapshot, *, split: str, 
 
     It keeps the number of replicates with which it began: all submissions are compared on the same ones.
     """
-    if not snapshot.is_frozen or labels_hidden(snapshot, split):
+    if not snapshot.is_frozen or is_closed(snapshot, split):
         return
     added = insert(models.SplitReplicates).values(
         snapshot_id=snapshot.id,

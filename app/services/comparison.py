@@ -22,6 +22,7 @@ from app.evaluator.pairs import find_difference
 from app.evaluator.strategies import Strategy
 from app.files.csv_fields import format_field
 from app.services.accounts import Identity
+from app.services.release import release_difference
 from app.services.scoring import get_score
 from app.services.submissions import SubmissionDetails, UnknownSubmissionError, get_submission
 
@@ -256,8 +257,9 @@ def _compare_pair(
         interval = find_difference(drawn[0], drawn[1])
     if interval is None:
         return Difference(*board, *pair, difference, None, None, UNDECIDED)
-    better = FIRST if interval.low > 0 else SECOND if interval.high < 0 else UNDECIDED
-    return Difference(*board, *pair, difference, interval.low, interval.high, better)
+    low, high = release_difference(interval.low, interval.high, figures=[known[one] for one in pair])
+    better = FIRST if low > 0 else SECOND if high < 0 else UNDECIDED
+    return Difference(*board, *pair, difference, low, high, better)
 
 
 def _count_wins(pair: tuple[str, str], boards: Sequence[ComparedBoard]) -> Wins:

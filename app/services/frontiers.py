@@ -34,7 +34,8 @@ from app.evaluator.reference import CellReference, build_references
 from app.evaluator.strategies import Strategy
 from app.files.documents import overthinking_document
 from app.files.snapshot import LabelsHiddenError
-from app.services.measurements import labels_hidden, load_measurements
+from app.services.measurements import is_closed, load_measurements
+from app.services.release import release_overthinking
 
 logger = logging.getLogger(__name__)
 
@@ -87,8 +88,9 @@ def get_references(
 ) -> tuple[CellReference, ...]:
     """Return the frontier and uninformed reference of every cell of a split, in the measurements' order.
 
-    They are computed and stored by whoever asks first; others wait for them. Raises `SnapshotNotFrozenError`, and
-    `LabelsHiddenError` on a split whose labels are hidden.
+    They are computed and stored by whoever asks first; others wait for them. They are exact also where labels are
+    hidden: what is shown of them passes `app.services.release`. Raises `SnapshotNotFrozenError`, and
+    `LabelsHiddenError` where nothing can be computed.
     """
     _require_open(snapshot, split)
     # The database is part of the key: what is known here was read from there, so it is stored there.
@@ -120,11 +122,14 @@ def list_board_frontiers(
     )
     if strategy is not None:
         query = query.where(table.strategy == strategy.value)
-    return [] if labels_hidden(snapshot, split) else list(session.scalars(query.order_by(table.id)))
+    return [] if is_closed(snapshot, split) else list(session.scalars(query.order_by(table.id)))
 
 
 def get_overthinking(session: Session, snapshot: models.Snapshot, *, split: str, data_dir: Path) -> dict[str, Any]:
-    """Return the overthinking document of a split, computed by whoever asks first. Raises as `get_references`."""
+    """Return the overthinking document of a split as it may be told, computed by whoever asks first.
+
+    Raises as `get_references`.
+    """
     _require_open(snapshot, split)
     document = _find_overthinking(session, snapshot.id, split=split)
     if document is None:
@@ -142,7 +147,7 @@ def get_overthinking(session: Session, snapshot: models.Snapshot, *, split: str,
         )
         session.add(figure)
         session.flush()
-    return document
+    return release_overthinking(snapshot, document)
 
 
 def prepare_split(sessions: sessionmaker[Session], snapshot_id: int, *, split: str, data_dir: Path) -> None:
@@ -159,7 +164,7 @@ def prepare_split(sessions: sessionmaker[Session], snapshot_id: int, *, split: s
 def _require_open(snapshot: models.Snapshot, split: str) -> None:
     if not snapshot.is_frozen:
         raise SnapshotNotFrozenError(f"Snapshot {snapshot.name} is not frozen yet; nothing can be computed from it.")
-    if labels_hidden(snapshot, split):
+    if is_closed(snapshot, split):
         raise LabelsHiddenError(f"The labels of split {split} of snapshot {snapshot.name} are hidden.")
 
 

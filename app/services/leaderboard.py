@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-import numpy as np
 from sqlalchemy import ColumnElement, RowMapping, Select, and_, func, select
 from sqlalchemy.orm import Session
 
@@ -20,12 +19,15 @@ from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.curves import StepSeries
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.scorers import current_scorer_version
+from app.evaluator.scoring import NO_POTENTIAL
 from app.evaluator.strategies import Strategy
 from app.files.csv_fields import format_field
 from app.services.accounts import Identity
 from app.services.anonymity import is_anonymous, shown_team
 from app.services.board_versions import get_board_version
+from app.services.measurements import labels_hidden
 from app.services.question_counts import count_questions
+from app.services.release import RELEASE_COLUMNS, is_held, list_board_series, release_rows
 from app.services.snapshots import get_snapshot, list_splits
 from app.services.successors import find_successor
 
@@ -129,8 +131,9 @@ def get_leaderboard(
 
     Its scorer version is the one that the boards show unless another one is asked for.
 
-    Order: realised potential, full precision, highest first; where it is undefined, after those, by area; ties by
-    earlier publication. A team that is anonymous `now` is named to itself and to organisers only.
+    Order: realised potential as it is told (full precision on open splits), highest first; where there is none, after
+    those, by area; ties by earlier submission. A team that is anonymous `now` is named to itself and to organisers
+    only.
     """
     row = get_snapshot(session, snapshot)
     _check_board(session, row, split=split, model=model, benchmark=benchmark)
@@ -142,13 +145,15 @@ def get_leaderboard(
         split=split,
         strategy=strategy,
         scorer_version=version,
-        columns=SHOWN_COLUMNS,
+        columns=(*SHOWN_COLUMNS, *(RELEASE_COLUMNS if labels_hidden(row, split) else ())),
         reader=reader,
         now=now,
     )
     found = session.execute(query).mappings().all()
     questions = find_most_questions(count_questions(session, row), split=split, benchmark=benchmark)
-    rows = assign_ranks([_read_row(one, strategy) for one in found], most_questions=questions)
+    exact = [_read_row(one, strategy) for one in found]
+    released = release_rows(session, row, exact, found, split=split, strategy=strategy)
+    rows = assign_ranks(released, most_questions=questions)
     ranked = take_stored_ranks(rows, {one["submission_id"]: read_rank(one) for one in found})
     newer = None if version == current_scorer_version() else current_scorer_version()
     return Leaderboard(
@@ -171,9 +176,9 @@ def get_leaderboard(
 
 
 def list_board_curves(session: Session, leaderboard: Leaderboard) -> dict[str, StepSeries]:
-    """Return the method curve of every row on the board, by submission."""
+    """Return the method curve of every row on the board as it may be told, by submission."""
     query = (
-        select(models.Score.submission_id, models.BoardScore.curve_beta, models.BoardScore.curve_accuracy)
+        select(models.Score.submission_id, models.BoardScore)
         .join(models.BoardScore, models.BoardScore.score_id == models.Score.id)
         .where(
             models.Score.submission_id.in_([row.submission_id for row in leaderboard.rows]),
@@ -182,10 +187,9 @@ def list_board_curves(session: Session, leaderboard: Leaderboard) -> dict[str, S
             models.BoardScore.benchmark.is_not_distinct_from(leaderboard.benchmark),
         )
     )
-    return {
-        submission_id: StepSeries(beta=np.array(beta), accuracy=np.array(accuracy))
-        for submission_id, beta, accuracy in session.execute(query)
-    }
+    snapshot = get_snapshot(session, leaderboard.snapshot)
+    found = [(submission_id, row) for submission_id, row in session.execute(query)]
+    return list_board_series(snapshot, found, split=leaderboard.split, strategy=leaderboard.strategy)
 
 
 def assign_ranks(rows: Sequence[BoardRow], *, most_questions: int) -> tuple[BoardRow, ...]:
@@ -194,7 +198,7 @@ def assign_ranks(rows: Sequence[BoardRow], *, most_questions: int) -> tuple[Boar
     Equal figures share a rank. Controls, flagged rows and those without a realised potential have none, and none has
     one on a board whose largest cell has fewer than 20 questions. `rows` come best first.
     """
-    reasons = [find_rank_reason(row, most_questions=most_questions) for row in rows]
+    reasons = [_explain_no_rank(row, most_questions=most_questions) for row in rows]
     potentials = [row.realised_potential for row, reason in zip(rows, reasons, strict=True) if reason is None]
     ranked: list[BoardRow] = []
     for row, reason in zip(rows, reasons, strict=True):
@@ -206,6 +210,12 @@ def assign_ranks(rows: Sequence[BoardRow], *, most_questions: int) -> tuple[Boar
         n_sharing = potentials.count(row.realised_potential)
         ranked.append(replace(row, rank=n_ahead + 1, last_rank=n_ahead + n_sharing, rank_reason=None))
     return tuple(ranked)
+
+
+def _explain_no_rank(row: BoardRow, *, most_questions: int) -> str | None:
+    """Return why a row takes no rank: without a realised potential, why it has none."""
+    reason = find_rank_reason(row, most_questions=most_questions)
+    return row.reason or reason if reason == NO_POTENTIAL else reason
 
 
 def find_most_questions(counts: Mapping[tuple[str, str], int], *, split: str, benchmark: str | None) -> int:
@@ -338,7 +348,7 @@ def find_rank_reason(row: Standing, *, most_questions: int) -> str | None:
         return "flagged"
     if most_questions < MIN_RANKED_QUESTIONS:
         return "too_few_questions"
-    return "no_potential" if row.realised_potential is None else None
+    return NO_POTENTIAL if row.realised_potential is None else None
 
 
 def select_standing(
@@ -353,9 +363,9 @@ def select_standing(
 ) -> Select[Any]:
     """Return the ranking query: the rows of the boards that meet the conditions, one a method, best first.
 
-    Only scores of one version are compared; a submission without a score of it does not stand. The submission that
-    stands for its method on a board is the current one, else the latest published there. Teams are named as `reader`
-    may see them at the time `now`.
+    Only scores of one version are compared; a submission without a score of it does not stand, nor does one on a board
+    that is held back. The submission that stands for its method on a board is the current one, else the latest
+    published there. Teams are named as `reader` may see them at the time `now`.
     """
     now = now or datetime.now(UTC)
     submission, score, board = models.Submission, models.Score, models.BoardScore
@@ -405,6 +415,7 @@ def select_standing(
             submission.split == split,
             submission.strategy == strategy.value,
             submission.state == "published",
+            ~is_held(submission, board),
             *conditions,
         )
         .subquery()

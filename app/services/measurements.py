@@ -100,6 +100,14 @@ def labels_hidden(snapshot: models.Snapshot, split: str) -> bool:
     return bool(hidden) if split == ALL_SPLITS else split in hidden
 
 
+def is_closed(snapshot: models.Snapshot, split: str) -> bool:
+    """Whether nothing is computed or scored on a split: its hidden labels are not on this server, or it is "all".
+
+    On all questions together the hidden ones could be told from the open ones by taking the difference.
+    """
+    return labels_hidden(snapshot, split) and (split == ALL_SPLITS or "full_sha256" in snapshot.manifest)
+
+
 def _choose(schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns]) if columns else schema
 

@@ -20,6 +20,7 @@ from app.services import jobs
 from app.services.board_versions import get_board_version
 from app.services.leaderboard import find_most_questions, find_rank_reason, select_standing
 from app.services.question_counts import count_questions
+from app.services.release import POTENTIAL_COLUMNS, is_potential_told
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ COLUMNS = (
     "interval_id",
     "rank",
     "n_ranked",
+    *POTENTIAL_COLUMNS,
 )
 
 
@@ -101,12 +103,14 @@ def _list_standing(
     session: Session, snapshot_id: int, *, split: str, strategy: Strategy, scorer_version: str
 ) -> Mapping[BoardNames, list[_Standing]]:
     """Return the methods that take a rank, best first, by board."""
-    counts = count_questions(session, session.get_one(models.Snapshot, snapshot_id))
+    snapshot = session.get_one(models.Snapshot, snapshot_id)
+    counts = count_questions(session, snapshot)
     boards: dict[BoardNames, list[_Standing]] = defaultdict(list)
     query = select_standing(snapshot_id, split=split, strategy=strategy, scorer_version=scorer_version, columns=COLUMNS)
     for row in session.execute(query):
         questions = find_most_questions(counts, split=split, benchmark=row.benchmark)
-        if find_rank_reason(row, most_questions=questions) is not None:
+        is_told = is_potential_told(snapshot, row, split=split, strategy=strategy)
+        if not is_told or find_rank_reason(row, most_questions=questions) is not None:
             continue
         standing = _Standing(row.board_score_id, row.interval_id, row.n_ranked)
         boards[row.model, row.benchmark].append(standing)

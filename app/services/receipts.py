@@ -22,7 +22,7 @@ from app.files.receipt_keys import ReceiptKeyError, encode_key, key_id, read_pub
 from app.files.receipts import build_receipt, sign_receipt
 from app.services.accounts import Identity
 from app.services.scoring import get_score
-from app.services.snapshots import get_snapshot, labels_hidden
+from app.services.snapshots import get_snapshot, is_closed
 from app.services.submissions import HiddenLabelsError, SubmissionDetails, get_submission
 
 KEYS_FOLDER = "receipt-keys"
@@ -85,8 +85,8 @@ def get_receipt(
 
 
 def may_have_receipt(session: Session, details: SubmissionDetails) -> bool:
-    """Tell whether a score of this submission's target can be had as a receipt: its labels are not hidden."""
-    return not labels_hidden(get_snapshot(session, details.snapshot), details.split)
+    """Tell whether a score of this submission's target can be had as a receipt: it holds what is told of the score."""
+    return not is_closed(get_snapshot(session, details.snapshot), details.split)
 
 
 def list_receipt_keys(data_dir: Path) -> tuple[ReceiptKey, ...]:

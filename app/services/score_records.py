@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from app.config import Config
 from app.db import models
@@ -14,7 +13,7 @@ from app.errors import NotFoundError, StateError
 from app.evaluator.measurements import Measurements
 from app.evaluator.scoring import Score
 from app.evaluator.strategies import Strategy
-from app.files.actions import ActionFile, read_actions
+from app.files.actions import MAX_SETTINGS, ActionFile, read_actions
 from app.files.documents import score_document
 from app.services.frontiers import EVALUATOR_VERSION
 from app.services.uploads import upload_path
@@ -42,13 +41,22 @@ def read_stored_actions(
     split: str,
     filename: str,
     config: Config,
+    max_settings: int = MAX_SETTINGS,
     progress: Callable[[float], None] | None = None,
 ) -> ActionFile:
     """Read a stored action file, and make sure that it is the one that was uploaded."""
     path = upload_path(config.data_dir, actions_sha256)
     if not path.is_file():
         raise ActionsGoneError("The action file is not in the data folder of the scoring worker.")
-    actions = read_actions(path, measurements, strategy=strategy, split=split, filename=filename, progress=progress)
+    actions = read_actions(
+        path,
+        measurements,
+        strategy=strategy,
+        split=split,
+        filename=filename,
+        max_settings=max_settings,
+        progress=progress,
+    )
     if actions.sha256 != actions_sha256:
         raise ActionsChangedError("The stored action file is not the one that was uploaded.")
     return actions
@@ -57,7 +65,7 @@ def read_stored_actions(
 def store_score(session: Session, submission_id: str, score: Score, *, actions: ActionFile) -> bool:
     """Store a score and its boards; where there is one of its version it stays as it is. Return whether it was added.
 
-    Boards that the release policy holds back in an earlier version are held back in this one too.
+    Boards that the release policy holds back are those of the submission, whatever version they are scored by.
     """
     document = score_document(score, actions_sha256=actions.sha256, warnings=actions.warnings)
     added = insert(models.Score).values(
@@ -72,7 +80,6 @@ def store_score(session: Session, submission_id: str, score: Score, *, actions: 
         return False
     session.add_all(_build_boards(score, score_id=score_id))
     session.flush()
-    _keep_held(session, submission_id, score_id=score_id)
     return True
 
 
@@ -103,17 +110,3 @@ def _build_boards(score: Score, *, score_id: int) -> list[models.BoardScore]:
         )
         for board in score.boards
     ]
-
-
-def _keep_held(session: Session, submission_id: str, *, score_id: int) -> None:
-    """Hold back the boards of a score that are held back in an earlier score of the same file."""
-    held, new, old = models.HeldBoard, aliased(models.BoardScore), aliased(models.BoardScore)
-    found = (
-        select(new.id)
-        .join(old, old.model.is_not_distinct_from(new.model) & old.benchmark.is_not_distinct_from(new.benchmark))
-        .join(models.Score, models.Score.id == old.score_id)
-        .join(held, held.board_score_id == old.id)
-        .where(new.score_id == score_id, old.score_id != score_id, models.Score.submission_id == submission_id)
-        .distinct()
-    )
-    session.execute(insert(held).from_select(["board_score_id"], found).on_conflict_do_nothing())

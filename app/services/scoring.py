@@ -15,13 +15,16 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.config import Config
 from app.db import models
 from app.errors import AppError, ContentError, ForbiddenError, Problem, StateError
+from app.evaluator.closeness import Verdict
+from app.evaluator.measurements import Measurements
 from app.evaluator.scorers import score_currently
 from app.evaluator.scoring import Score
 from app.evaluator.strategies import Strategy
 from app.files.actions import ActionFile, read_actions
-from app.services import bootstrap, intervals, jobs, snapshots, submissions
+from app.services import bootstrap, intervals, jobs, release, snapshots, submissions
 from app.services.accounts import Identity
 from app.services.board_versions import choose_score_version
+from app.services.differencing import NOT_CLOSE, WITHHELD_REASON, TeamComparison
 from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes
 from app.services.score_records import ActionsGoneError, read_stored_actions, store_score
 from app.services.submissions import SYSTEM, SubmissionDetails, SubmissionState
@@ -40,6 +43,13 @@ class NotScoredError(StateError):
 
     code = "not_scored"
     title = "There is no score"
+
+
+class WithheldScoreError(StateError):
+    """There is a score, and it is not told: the file is too close to what its team has been told before."""
+
+    code = "withheld"
+    title = "The score is withheld"
 
 
 class WithdrawnError(AppError):
@@ -81,11 +91,15 @@ class ActionsDownload:
 
 @dataclass(frozen=True)
 class StoredScore:
-    """A score document as JSON text; its intervals come later than its figures."""
+    """A score document as it may be told, as JSON text.
+
+    Its intervals come later than its figures, and boards that are held back when an organiser releases them.
+    """
 
     text: str
     scorer_version: str
     has_intervals: bool
+    n_held_boards: int
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,7 @@ class _Attempt:
     strategy: Strategy
     actions_sha256: str
     filename: str
+    is_control: bool
 
 
 class _LostAttemptError(Exception):
@@ -225,7 +240,14 @@ def check_upload(
     snapshot = snapshots.get_snapshot(session, snapshot_name)
     submissions.check_target(session, snapshot, split=split)
     measurements = snapshots.load_measurements(session, snapshot, data_dir=config.data_dir)
-    checked = read_actions(upload.path, measurements, strategy=strategy, split=split, filename=filename)
+    checked = read_actions(
+        upload.path,
+        measurements,
+        strategy=strategy,
+        split=split,
+        filename=filename,
+        max_settings=release.find_max_settings(snapshot, split),
+    )
     covered = sum(bool(cell.covered.any()) for cell in checked.table.cells)
     return CheckedFile(
         actions_sha256=checked.sha256,
@@ -254,10 +276,15 @@ def get_score(
     if found is None:
         of_version = "" if scorer_version is None else f" by scorer version {scorer_version}"
         raise NotScoredError(f"Submission {details.id} is {details.state}; it has no score{of_version}.")
+    if details.scored_at is None:
+        raise WithheldScoreError(f"The score of submission {details.id} is withheld until an organiser releases it.")
     document = dict(found.document)
     n_boards = intervals.fill_intervals(session, document, score_id=found.id)
-    text = json.dumps(document, allow_nan=False, ensure_ascii=False)
-    return StoredScore(text, found.scorer_version, has_intervals=n_boards > 0)
+    snapshot = snapshots.get_snapshot(session, details.snapshot)
+    told = release.release_score(session, snapshot, document, submission_id=details.id, score_id=found.id)
+    text = json.dumps(told, allow_nan=False, ensure_ascii=False)
+    n_held = len(release.list_held(session, details.id))
+    return StoredScore(text, found.scorer_version, has_intervals=n_boards > 0, n_held_boards=n_held)
 
 
 def get_actions_file(
@@ -309,6 +336,7 @@ def _begin(
             strategy=Strategy(submission.strategy),
             actions_sha256=submission.actions_sha256,
             filename=submission.filename,
+            is_control=session.get_one(models.Team, submission.team_id).is_control,
         )
 
 
@@ -324,6 +352,7 @@ def _run(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str) -
             split=attempt.split,
             filename=attempt.filename,
             config=config,
+            max_settings=release.find_max_settings(snapshot, attempt.split),
             progress=_ProgressWriter(sessions, attempt),
         )
     except ContentError as exc:
@@ -342,17 +371,51 @@ def _run(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str) -
     with sessions.begin() as session:
         _lock_held(session, attempt, SubmissionState.SCORING)
     score = score_currently(measurements.select(attempt.split), actions.table, references)
-    _record(sessions, attempt, score, actions=actions, actor=actor)
+    comparison = _begin_comparison(attempt, snapshot, measurements, actions, config=config)
+    while True:
+        with sessions.begin() as session:
+            submission = _lock_held(session, attempt, SubmissionState.SCORING)
+            missing = comparison.find_missing(session, submission) if comparison is not None else []
+            if not missing:
+                verdict = NOT_CLOSE if comparison is None else comparison.conclude()
+                _record(session, submission, score, actions=actions, verdict=verdict, actor=actor)
+                return
+        for earlier in missing:
+            assert comparison is not None
+            comparison.compare(earlier)
 
 
-def _record(sessions: Sessions, attempt: _Attempt, score: Score, *, actions: ActionFile, actor: str) -> None:
+def _begin_comparison(
+    attempt: _Attempt, snapshot: models.Snapshot, measurements: Measurements, actions: ActionFile, *, config: Config
+) -> TeamComparison | None:
+    """Return what compares a file on a hidden split with what its team has been told, or None where nothing is."""
+    if attempt.is_control or not snapshots.labels_hidden(snapshot, attempt.split):
+        return None
+    return TeamComparison(measurements, actions, snapshot_sha256=snapshot.sha256, split=attempt.split, config=config)
+
+
+def _record(
+    session: Session,
+    submission: models.Submission,
+    score: Score,
+    *,
+    actions: ActionFile,
+    verdict: Verdict,
+    actor: str,
+) -> None:
     """Write the score, its boards and the state in one transaction: all of it or nothing."""
-    with sessions.begin() as session:
-        submission = _lock_held(session, attempt, SubmissionState.SCORING)
-        store_score(session, submission.id, score, actions=actions)
-        submission.scored_at = _now()
-        submissions.transition(session, submission, SubmissionState.SCORED, actor=actor)
-        bootstrap.defer_intervals(session, submission)
+    store_score(session, submission.id, score, actions=actions)
+    if verdict.is_close:
+        submission.withheld_at = _now()
+        submissions.transition(session, submission, SubmissionState.WITHHELD, actor=actor, reason=WITHHELD_REASON)
+        return
+    session.add_all(
+        models.HeldBoard(submission_id=submission.id, model=model, benchmark=benchmark)
+        for model, benchmark in sorted(verdict.close_boards, key=str)
+    )
+    submission.scored_at = _now()
+    submissions.transition(session, submission, SubmissionState.SCORED, actor=actor)
+    bootstrap.defer_intervals(session, submission)
 
 
 def _reject(sessions: Sessions, attempt: _Attempt, error: ContentError, *, actor: str) -> None:

@@ -18,6 +18,7 @@ from app.files.atomic import replaced_file
 from app.files.documents import dump_json, frontier_document
 from app.files.snapshot import UnknownSplitError, make_public, write_snapshot
 from app.services import snapshots
+from app.services.release import release_frontiers
 from app.services.snapshots import SnapshotNotFrozenError
 from app.services.submissions import HiddenLabelsError
 
@@ -55,7 +56,7 @@ def get_released_snapshot(session: Session, name: str, *, split: str | None = No
         splits = snapshots.list_splits(session, snapshot)
         if split not in splits:
             raise UnknownSplitError(f"Snapshot {name} has no split {split!r}; it has {', '.join(splits)}.")
-        if snapshots.labels_hidden(snapshot, split):
+        if snapshots.is_closed(snapshot, split):
             raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {name} are hidden.")
     return snapshot
 
@@ -66,7 +67,7 @@ def get_overthinking_text(session: Session, snapshot: models.Snapshot, *, split:
 
 
 def get_frontiers_text(session: Session, snapshot: models.Snapshot, query: FrontierQuery, *, data_dir: Path) -> str:
-    """Return the frontier document as JSON text: what `otboard frontier` prints for the same choice."""
+    """Return the frontier document as JSON text: what `otboard frontier` prints, where labels are open."""
     place = _cache_path(data_dir, snapshot, "frontiers", *query.key, suffix=".json")
     if place.is_file():
         return place.read_text(encoding="utf-8")
@@ -84,7 +85,7 @@ def get_frontiers_text(session: Session, snapshot: models.Snapshot, query: Front
     if not chosen:
         raise UnknownCellError(f"Snapshot {snapshot.name} has no such model and benchmark in split {query.split}.")
     measurements = snapshots.load_measurements(session, snapshot, data_dir=data_dir).select(query.split)
-    text = dump_json(frontier_document(chosen, measurements))
+    text = dump_json(release_frontiers(snapshot, frontier_document(chosen, measurements)))
     with replaced_file(place) as draft:
         draft.write_text(text, encoding="utf-8")
     return text

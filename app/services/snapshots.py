@@ -23,7 +23,13 @@ from app.services.frontiers import (
     list_board_frontiers,
     prepare_split,
 )
-from app.services.measurements import labels_hidden, load_measurements, read_questions, read_trajectories
+from app.services.measurements import (
+    is_closed,
+    labels_hidden,
+    load_measurements,
+    read_questions,
+    read_trajectories,
+)
 
 # What other modules call by way of this one.
 __all__ = [
@@ -38,6 +44,7 @@ __all__ = [
     "get_references",
     "get_snapshot",
     "import_snapshot",
+    "is_closed",
     "labels_hidden",
     "list_board_frontiers",
     "list_snapshots",
@@ -175,7 +182,7 @@ def freeze_snapshot(session: Session, name: str) -> models.Snapshot:
     session.flush()
     splits = list_splits(session, stored)
     for split in PREPARATION_ORDER:
-        if split in splits and not labels_hidden(stored, split):
+        if split in splits and not is_closed(stored, split):
             jobs.defer_preparation(session, stored.id, split=split)
     return stored
 

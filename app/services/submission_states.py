@@ -109,9 +109,12 @@ def note_event(session: Session, submission: models.Submission, *, actor: str, r
 
 
 def was_cancelled(submission: models.Submission) -> bool:
-    """Whether a submission was withdrawn while it waited or was worked on: the file has neither score nor problems."""
-    is_withdrawn = submission.state == SubmissionState.WITHDRAWN
-    return is_withdrawn and submission.scored_at is None and not submission.problems
+    """Whether a submission was withdrawn while it waited or was worked on: the file has neither score nor problems.
+
+    One that was withheld has a score that was not told.
+    """
+    has_score = submission.scored_at is not None or submission.withheld_at is not None
+    return submission.state == SubmissionState.WITHDRAWN and not has_score and not submission.problems
 
 
 def find_locked(session: Session, submission_id: str) -> models.Submission | None:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.db import models
 from app.errors import ForbiddenError, NotFoundError
+from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.scorers import current_scorer_version
 from app.evaluator.strategies import Strategy
 from app.files.snapshot import UnknownSplitError
@@ -23,7 +24,7 @@ from app.services.board_versions import list_score_versions, pin_board_version
 from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes, ensure_method
 from app.services.method_notes import InvalidSubmissionError as InvalidSubmissionError
 from app.services.paging import parse_moment, read_cursor, write_cursor
-from app.services.snapshots import SnapshotNotFrozenError, get_snapshot, labels_hidden, list_splits
+from app.services.snapshots import SnapshotNotFrozenError, get_snapshot, is_closed, list_splits
 from app.services.submission_states import TRANSITIONS as TRANSITIONS
 from app.services.submission_states import SubmissionState as SubmissionState
 from app.services.submission_states import TransitionError as TransitionError
@@ -312,14 +313,18 @@ def count_states(session: Session) -> dict[SubmissionState, int]:
 
 
 def check_target(session: Session, snapshot: models.Snapshot, *, split: str) -> None:
-    """Raise unless files can be scored on this split: the snapshot is frozen and the split's labels are not hidden."""
+    """Raise unless files can be scored on this split: the snapshot is frozen and the labels are on this server.
+
+    Where labels of some split are hidden, files address one split: `all` would tell the hidden ones from the open ones.
+    """
     if not snapshot.is_frozen:
         raise SnapshotNotFrozenError(f"Snapshot {snapshot.name} is not frozen yet; nothing can be scored on it.")
     splits = list_splits(session, snapshot)
     if split not in splits:
         raise UnknownSplitError(f"Snapshot {snapshot.name} has no split {split!r}; it has {', '.join(splits)}.")
-    if labels_hidden(snapshot, split):
-        raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {snapshot.name} are hidden.")
+    if is_closed(snapshot, split):
+        hint = " Name one split." if split == ALL_SPLITS else ""
+        raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {snapshot.name} are hidden.{hint}")
 
 
 def _is_of_another_method(session: Session, target: Mapping[str, Any], *, name: str) -> bool:

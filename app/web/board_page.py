@@ -19,7 +19,8 @@ from app.plots.traces import FrontierLines, MethodLine, OperatingPoint
 from app.services.accounts import Identity
 from app.services.board_lines import WHOLE, BoardKey, list_frontiers, list_operating_points
 from app.services.leaderboard import BoardRow, Leaderboard, get_leaderboard, list_board_curves
-from app.services.measurements import labels_hidden
+from app.services.measurements import is_closed
+from app.services.release import ReleasedFrontier
 from app.services.snapshots import get_snapshot, list_snapshots, list_splits
 from app.web.figures import FigureView, load_lines, show_board_figure
 from app.web.formatting import RANK_REASONS, hundredths, percent, points, split_title
@@ -125,7 +126,7 @@ def load_board_page(
 
     `server` is the address under which the reader knows this one.
 
-    Without a choice it is the newest frozen snapshot, and of its splits the test split, unless its labels are hidden.
+    Without a choice it is the newest frozen snapshot, and of its splits the test split, unless nothing is scored there.
     """
     frozen = [found for found in list_snapshots(session) if found.is_frozen]
     if query.snapshot is None and not frozen:
@@ -180,8 +181,8 @@ def load_board_page(
 
 
 def choose_split(snapshot: models.Snapshot, splits: Sequence[str]) -> str:
-    """Return the split a board shows unless another is asked for: test, else all, unless labels are hidden there."""
-    shown = [split for split in ("test", ALL_SPLITS, *splits) if split in splits and not labels_hidden(snapshot, split)]
+    """Return the split a board shows unless another is asked for: test, else all, unless nothing is scored there."""
+    shown = [split for split in ("test", ALL_SPLITS, *splits) if split in splits and not is_closed(snapshot, split)]
     return shown[0] if shown else ALL_SPLITS
 
 
@@ -200,7 +201,7 @@ def write_submit_command(query: BoardQuery, *, server: str) -> str:
 
 def draw_board(
     board: Leaderboard,
-    frontier: models.BoardFrontier,
+    frontier: ReleasedFrontier,
     *,
     lines: FrontierLines,
     curves: Mapping[str, StepSeries],
@@ -239,7 +240,7 @@ def describe_best(rows: Sequence[BoardRow], lines: FrontierLines) -> str:
     return describe_realised(best.method, best.strategy, best.realised_potential)
 
 
-def describe_place(frontier: models.BoardFrontier) -> str:
+def describe_place(frontier: ReleasedFrontier) -> str:
     """Return which cells a board is made of, and how many questions the smallest has."""
     questions = f"{frontier.min_questions:,} question{'' if frontier.min_questions == 1 else 's'}"
     if frontier.model and frontier.benchmark:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy.orm import Session
 
-from app.db.models import BoardFrontier, Snapshot
+from app.db.models import Snapshot
 from app.evaluator.strategies import Strategy
 from app.plots.board import build_board_figure, describe_markers
 from app.plots.captions import STRATEGY_NOUNS, STRATEGY_TITLES, Caption, format_percent
@@ -18,6 +18,7 @@ from app.plots.frontiers import FRONTIERS_KEY, build_frontiers_figure, describe_
 from app.plots.steps import ReducedSteps, Steps, sample_steps
 from app.plots.traces import FrontierLines, MethodLine
 from app.services.board_lines import BoardKey, sample_oracle
+from app.services.release import ReleasedFrontier
 
 TABLE_BUDGETS = np.array([0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 
@@ -62,11 +63,14 @@ class FigureView:
 
 
 def load_lines(
-    session: Session, snapshot: Snapshot, row: BoardFrontier, *, data_dir: Path, is_log: bool
+    session: Session, snapshot: Snapshot, row: ReleasedFrontier, *, data_dir: Path, is_log: bool
 ) -> FrontierLines:
-    """Return a stored board frontier as what a figure draws; a logarithmic axis needs it in finer steps at first."""
+    """Return a board's frontier as what a figure draws; a logarithmic axis needs it in finer steps at first.
+
+    Of a hidden split there are no finer steps.
+    """
     lines = read_frontier(row)
-    if not is_log:
+    if not is_log or row.quantum is not None:
         return lines
     oracle = sample_oracle(
         session,
@@ -79,7 +83,7 @@ def load_lines(
     return replace(lines, oracle=oracle)
 
 
-def read_frontier(row: BoardFrontier) -> FrontierLines:
+def read_frontier(row: ReleasedFrontier) -> FrontierLines:
     """Return a stored board frontier as what a figure draws."""
     grid = np.linspace(0.0, 1.0, len(row.grid_accuracy))
     return FrontierLines(

@@ -29,9 +29,12 @@ RANK_REASONS = {
     "flagged": "No rank: an organiser flagged this entry.",
     "too_few_questions": "No rank: every cell of this board has fewer than 20 questions.",
     "no_potential": "No rank: the oracle does not exceed the uninformed reference on this board.",
+    "too_coarse": "No rank: the labels are hidden, and this board has too few units to tell a realised potential.",
 }
 BOARD_REASONS = {
     "no_potential": "The oracle's area is not above the uninformed reference's, so there is no potential to realise.",
+    "too_coarse": "The labels are hidden, and this board has too few units to tell a realised potential.",
+    "held_back": "The file differs too little there from what its team has been told before.",
     "not_all_cells_covered": "The file does not cover every cell of the board.",
     "full_thinking_accuracy_never_reached": "The curve never reaches the accuracy of full thinking.",
     "no_setting_covers_all_cells": "No single setting covers all cells of the board.",

@@ -16,8 +16,9 @@ from app.services.methods import get_methods
 from app.services.operating_rows import Order, SortKey
 from app.services.snapshot_summaries import list_summaries
 from app.services.submission_forms import SubmissionForm, ValidationForm
+from app.services.withheld import release_submission
 from app.web.board_page import BoardQuery, load_board_page
-from app.web.security import AccountDep, ConfigDep, FormDep, ReaderDep, SessionDep
+from app.web.security import AccountDep, ConfigDep, FormDep, OrganiserDep, ReaderDep, SessionDep
 from app.web.snapshot_page import SnapshotQuery, load_snapshot_page
 from app.web.static import static_file
 from app.web.submission_page import BoardChoice, load_submission_page
@@ -132,6 +133,13 @@ def publish(submission_id: str, account: AccountDep, session: SessionDep) -> Res
 def make_current(submission_id: str, account: AccountDep, session: SessionDep) -> Response:
     """Let a published submission stand for its method."""
     publishing.make_current(session, submission_id, account=account)
+    return RedirectResponse(f"/submissions/{submission_id}", status_code=303)
+
+
+@router.post("/submissions/{submission_id}/release")
+def release(submission_id: str, organiser: OrganiserDep, session: SessionDep) -> Response:
+    """Tell a team what was withheld from it on a hidden split."""
+    release_submission(session, submission_id, account=organiser)
     return RedirectResponse(f"/submissions/{submission_id}", status_code=303)
 
 

@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.db.models import BoardFrontier
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
 from app.plots.captions import STRATEGY_NOUNS, Caption, describe_data, format_percent
@@ -20,8 +19,9 @@ from app.services.analyses import list_analyses
 from app.services.board_lines import WHOLE, BoardKey, list_frontiers
 from app.services.bootstrap import BootstrapProgress, find_progress
 from app.services.frontiers import get_overthinking
-from app.services.measurements import labels_hidden
+from app.services.measurements import is_closed
 from app.services.question_counts import count_questions
+from app.services.release import ReleasedFrontier
 from app.services.snapshot_summaries import SnapshotSummary, get_summary
 from app.services.snapshots import get_snapshot
 from app.web.board_page import choose_split, describe_place, name_choices
@@ -101,7 +101,7 @@ class SnapshotPage:
     headline: str | None
     grid: FigureGrid | None
     figure: FigureView | None
-    frontiers: tuple[BoardFrontier, ...]
+    frontiers: tuple[ReleasedFrontier, ...]
     axis_address: str
 
 
@@ -146,7 +146,7 @@ def describe_status(snapshot: models.Snapshot, *, split: str, is_stored: bool) -
     """Return whether figures of a split can be shown: ready, not_frozen, hidden or preparing."""
     if not snapshot.is_frozen:
         return "not_frozen"
-    if labels_hidden(snapshot, split):
+    if is_closed(snapshot, split):
         return "hidden"
     return "ready" if is_stored else "preparing"
 
@@ -235,7 +235,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def choose_frontiers(stored: Mapping[Strategy, BoardFrontier]) -> tuple[BoardFrontier, ...]:
+def choose_frontiers(stored: Mapping[Strategy, ReleasedFrontier]) -> tuple[ReleasedFrontier, ...]:
     """Return the frontiers of one board in the strategies' order; none until there are those of all strategies."""
     return tuple(stored[strategy] for strategy in Strategy) if len(stored) == len(Strategy) else ()
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 
-from app.db import models
 from app.evaluator.scorers import current_scorer_version
 from app.plots.captions import Caption, describe_data, describe_realised
 from app.plots.palette import METHOD_STYLES
 from app.plots.traces import MethodLine
 from app.services.accounts import Identity
+from app.services.allowance import Allowance, find_team_id, get_allowance
 from app.services.board_lines import BoardKey, find_board_curve, list_frontiers, list_operating_points
 from app.services.board_versions import list_score_versions
 from app.services.identical_uploads import IdenticalUpload, list_identical_uploads
 from app.services.operating_rows import Order, SortKey, list_rows
 from app.services.receipts import may_have_receipt
+from app.services.release import ReleasedFrontier
 from app.services.scoring import get_score
 from app.services.snapshots import get_snapshot
 from app.services.submissions import (
@@ -86,6 +88,8 @@ class ScoreView:
     scorer_version: str
     versions: tuple[tuple[str, str], ...]
     newer_version: str | None
+    held_back: tuple[Document, ...]
+    quantum: float | None
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class SubmissionPage:
     board_address: str
     submit_address: str
     organising: Organising | None
+    allowance: Allowance | None
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,7 @@ def load_submission_page(
         board_address=f"/?{urlencode(query)}",
         submit_address=f"/submit?{urlencode(query)}",
         organising=load_organising(session, submission) if may_organise(reader) else None,
+        allowance=find_team_allowance(session, submission, reader=reader),
     )
 
 
@@ -163,6 +169,16 @@ def load_organising(session: Session, submission: SubmissionDetails) -> Organisi
     """Return what an organiser is shown of a submission beside what everyone is."""
     found = list_identical_uploads(session, actions_sha256=submission.actions_sha256)
     return Organising(tuple(upload for upload in found if upload.submission_id != submission.id))
+
+
+def find_team_allowance(
+    session: Session, submission: SubmissionDetails, *, reader: Identity | None
+) -> Allowance | None:
+    """Return what the submission's team may still submit on its snapshot, to those who belong to the team."""
+    if reader is None or not submission.is_mine:
+        return None
+    snapshot = get_snapshot(session, submission.snapshot)
+    return get_allowance(session, find_team_id(session, submission.id), snapshot, now=datetime.now(UTC))
 
 
 def write_seen(submission: SubmissionDetails, *, is_alive: bool) -> str:
@@ -211,6 +227,8 @@ def load_score_view(
             for version in list_score_versions(session, submission.id)
         ),
         newer_version=None if stored.scorer_version == current_scorer_version() else current_scorer_version(),
+        held_back=tuple(document.get("held_back", ())),
+        quantum=board.get("quantum"),
     )
 
 
@@ -298,7 +316,7 @@ def load_figure(
     )
 
 
-def caption_figure(submission: SubmissionDetails, frontier: models.BoardFrontier) -> Caption:
+def caption_figure(submission: SubmissionDetails, frontier: ReleasedFrontier) -> Caption:
     """Return the plot's title and subtitle."""
     return Caption(
         title=f"{submission.method} between the constants and the oracle",

@@ -14,6 +14,7 @@ from app.config import Config
 from app.evaluator.measurements import ALL_SPLITS, SPLITS
 from app.evaluator.strategies import Strategy
 from app.services.accounts import Identity, list_team_names
+from app.services.allowance import Allowance, get_allowance
 from app.services.method_notes import (
     MAX_ANONYMITY,
     MAX_DESCRIPTION,
@@ -23,7 +24,7 @@ from app.services.method_notes import (
     MAX_VERSION,
     list_method_names,
 )
-from app.services.snapshots import list_snapshots
+from app.services.snapshots import find_snapshot, list_snapshots
 from app.services.submission_forms import read_form
 from app.services.uploads import ReceivedForm
 from app.web.formatting import split_title
@@ -68,6 +69,7 @@ class SubmitPage:
     sign_in_address: str
     check_command: str
     submit_command: str
+    allowance: Allowance | None
 
 
 def load_submit_page(
@@ -76,6 +78,7 @@ def load_submit_page(
     """Return the form with these choices; the newest frozen snapshot where none is chosen."""
     frozen = [found for found in list_snapshots(session) if found.is_frozen]
     chosen = query.snapshot or (frozen[0].name if frozen else None)
+    row = find_snapshot(session, chosen) if chosen else None
     target = {"snapshot": chosen or "", "split": query.split, "strategy": query.strategy.value}
     today = datetime.now(UTC).date()
     options = f"--strategy {query.strategy} --split {query.split}"
@@ -97,6 +100,7 @@ def load_submit_page(
         submit_command=(
             f"otboard submit actions.parquet --server {server} --snapshot {chosen or 'NAME'} {options} --method NAME"
         ),
+        allowance=get_allowance(session, reader.team_id, row, now=datetime.now(UTC)) if reader and row else None,
     )
 
 

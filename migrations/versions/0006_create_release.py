@@ -45,21 +45,32 @@ def upgrade() -> None:
     op.create_index(op.f("ix_allowance_limits_team_id"), "allowance_limits", ["team_id"])
     op.create_table(
         "held_boards",
-        sa.Column("board_score_id", sa.BigInteger(), nullable=False),
+        sa.Column("id", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("submission_id", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("benchmark", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
-        sa.ForeignKeyConstraint(["board_score_id"], ["board_scores.id"], name=op.f("fk_held_boards_board_score_id")),
-        sa.PrimaryKeyConstraint("board_score_id", name=op.f("pk_held_boards")),
+        sa.ForeignKeyConstraint(["submission_id"], ["submissions.id"], name=op.f("fk_held_boards_submission_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_held_boards")),
+    )
+    op.create_index(
+        "uq_held_boards_board",
+        "held_boards",
+        ["submission_id", sa.text("coalesce(model, '')"), sa.text("coalesce(benchmark, '')")],
+        unique=True,
     )
     op.add_column(
         "submissions",
         sa.Column("charged_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
     )
+    op.add_column("submissions", sa.Column("withheld_at", sa.DateTime(timezone=True), nullable=True))
     op.execute("UPDATE submissions SET charged_at = created_at")
 
 
 def downgrade() -> None:
     """Drop the tables and the column."""
     op.execute("SET LOCAL lock_timeout = '5s'")
+    op.drop_column("submissions", "withheld_at")
     op.drop_column("submissions", "charged_at")
     op.drop_table("held_boards")
     op.drop_table("allowance_limits")

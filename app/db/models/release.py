@@ -33,9 +33,21 @@ class AllowanceLimit(Base):
 
 
 class HeldBoard(Base):
-    """A board of a score that is not told: the file is too close there to what its team has been told before."""
+    """A board of a submission that is not told: the file is too close there to what its team has been told before."""
 
     __tablename__ = "held_boards"
+    __table_args__ = (
+        Index(
+            "uq_held_boards_board",
+            "submission_id",
+            text("coalesce(model, '')"),
+            text("coalesce(benchmark, '')"),
+            unique=True,
+        ),
+    )
 
-    board_score_id: Mapped[int] = mapped_column(BigInteger, ForeignKey("board_scores.id"), primary_key=True)
+    id: Mapped[int] = primary_key()
+    submission_id: Mapped[str] = mapped_column(ForeignKey("submissions.id"))
+    model: Mapped[str | None]
+    benchmark: Mapped[str | None]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

@@ -153,6 +153,8 @@ class Submission(Base):
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     # When it was accepted, or tried again after a failure of ours: from then on it counts towards the allowance.
     charged_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    # From its scoring on until it is told; `scored_at` is then the time of its release.
+    withheld_at: Mapped[datetime | None]
     scored_at: Mapped[datetime | None]
     published_at: Mapped[datetime | None]
 

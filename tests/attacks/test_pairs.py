@@ -1,0 +1,185 @@
+"""Nobody learns one unit's label from two files that differ in fewer units than the threshold, by whatever way.
+
+Two worlds differ in one question's labels a cell. The same two near files are sent to both. What any address answers
+about the second one has to be the same in both worlds, and whatever it answers about anything else has to be the same
+before and after it. The addresses are those of the application: a new one without a line here fails.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from fastapi.routing import iter_route_contexts
+
+from app.evaluator.strategies import Strategy
+from tests.api.conftest import Board
+from tests.attacks.conftest import CELLS, MODEL, WORLDS, R
+
+# What to ask at each address that is about a snapshot or a submission; `{…}` is filled in.
+PROBES: dict[str, tuple[str, ...]] = {
+    "/": (
+        "?snapshot={name}&split=test&strategy={strategy}&axis=log",
+        "?snapshot={name}&split=test&strategy={strategy}{cell}",
+    ),
+    "/snapshots": ("",),
+    "/snapshots/{name}": ("?split=test", "?split=test{cell}", "?split=test&axis=log"),
+    "/snapshots/{name}/analyses": ("?split=test", "?split=all"),
+    "/snapshots/{name}/trajectories": ("?split=test", "?benchmark={benchmark}&question={benchmark}-000"),
+    "/submissions": ("",),
+    "/submissions/{submission_id}": ("", "?axis=log", "?x=1{cell}"),
+    "/submit": ("?snapshot={name}&split=test",),
+    "/methods/{name:path}": ("",),
+    "/api/v1/snapshots": ("",),
+    "/api/v1/snapshots/{name}": ("",),
+    "/api/v1/snapshots/{name}/overthinking": ("?split=test", ""),
+    "/api/v1/snapshots/{name}/frontiers": ("?split=test&strategy={strategy}", "?split=test{cell}", ""),
+    "/api/v1/snapshots/{name}/trajectories": ("?benchmark={benchmark}&question_id={benchmark}-000",),
+    "/api/v1/snapshots/{name}/analyses": ("?split=test", "?split=all"),
+    "/api/v1/snapshots/{name}/analyses/{kind}": ("?split=test", "?split=all"),
+    "/api/v1/snapshots/{name}/download": ("",),
+    "/api/v1/submissions": ("",),
+    "/api/v1/submissions/{submission_id}": ("",),
+    "/api/v1/submissions/{submission_id}/score": ("",),
+    "/api/v1/submissions/{submission_id}/events": ("",),
+    "/api/v1/submissions/{submission_id}/actions": ("",),
+    "/api/v1/submissions/{submission_id}/operating-points": ("", "?x=1{cell}", "?format=csv"),
+    "/api/v1/submissions/{submission_id}/receipt": ("",),
+    "/api/v1/leaderboard": tuple(
+        f"?snapshot={{name}}&split=test&strategy={{strategy}}{rest}"
+        for rest in ("", "{cell}", "&format=csv", "{cell}&format=csv")
+    ),
+    "/api/v1/methods/{name:path}": ("",),
+    "/api/v1/compare": ("?submissions={submission_id},{other}", "?submissions={submission_id},{other}&format=csv"),
+    "/api/v1/badges/{submission_id}.svg": ("",),
+    "/api/v1/me": ("",),
+    "/api/v1/me/allowance": ("?snapshot={name}",),
+}
+# What has nothing to do with scores of submissions; the metrics count submissions by state.
+ELSEWHERE = re.compile(
+    r"/(healthz|readyz|metrics|static/.*|favicon\.ico|vendor/.*|plotly.*|about|sign-in.*|sign-.*|sign_.*|account.*|teams.*|tokens.*"
+    r"|people.*|docs.*|tutorial.*|console.*|probe-runs.*|models.*|efficiency.*|audit.*|check|reset.*|oidc.*|invitations.*)|/api/docs"
+    r"|/api/v1/(openapi\.json|receipt-keys|models.*|probe-runs.*|efficiency.*|me/.*|teams.*|accounts.*|audit.*|workers.*)"
+)
+
+
+def list_addresses(board: Board) -> set[str]:
+    return {
+        route.path
+        for route in iter_route_contexts(board.app.routes)
+        if "GET" in (getattr(route, "methods", None) or ())
+    }
+
+
+def test_every_address_that_answers_about_scores_is_probed(worlds: Board) -> None:
+    addresses = list_addresses(worlds)
+    assert len(addresses) > 20
+    unknown = [path for path in sorted(addresses) if path not in PROBES and not ELSEWHERE.fullmatch(path)]
+    assert unknown == [], "say in PROBES what to ask there, or in ELSEWHERE that it tells nothing of a score"
+    assert PROBES.keys() <= addresses
+
+
+FULL = {Strategy.DYNAMIC_ROUTING: 1, Strategy.FIXED_BUDGET: 600, Strategy.DYNAMIC_EARLY_EXIT: 3}
+
+
+def draw(rng: np.random.Generator, strategy: Strategy, n_units: int) -> np.ndarray:
+    top = {Strategy.DYNAMIC_ROUTING: 2, Strategy.FIXED_BUDGET: 600, Strategy.DYNAMIC_EARLY_EXIT: 4}[strategy]
+    return rng.integers(0, top, n_units)
+
+
+def write(actions: dict[str, np.ndarray], strategy: Strategy) -> bytes:
+    by_trajectory = strategy.unit_is_trajectory
+    lines = [f"model,benchmark,question_id,{'trajectory,' if by_trajectory else ''}action"]
+    for benchmark, units in actions.items():
+        for unit, action in enumerate(units.tolist()):
+            question, trajectory = divmod(unit, R) if by_trajectory else (unit, None)
+            place = f"{trajectory}," if by_trajectory else ""
+            lines.append(f"{MODEL},{benchmark},{benchmark}-{question:03d},{place}{action}")
+    return "\n".join(lines).encode()
+
+
+def observe(
+    client: httpx.Client, *, world: str, strategy: Strategy, benchmark: str, submission: str, other: str = "x"
+) -> dict[str, Any]:
+    """Return what all addresses answer, by the address without names."""
+    found = {}
+    for path, queries in PROBES.items():
+        for query in queries:
+            for method in ("near", "far") if path.endswith("{name:path}") else ("",):
+                place = path.replace("{name:path}", method).replace("{name}", world)
+                asked = (place + query).format(
+                    name=world,
+                    submission_id=submission,
+                    strategy=strategy,
+                    benchmark=benchmark,
+                    kind="traces",
+                    other=other,
+                    cell=f"&model={MODEL}&benchmark={benchmark}",
+                )
+                answer = client.get(asked)
+                assert answer.status_code < 500, answer.text
+                content = "" if answer.headers.get("Content-Type") == "application/zip" else answer.text
+                found[asked.replace(world, "W").replace(submission, "S")] = (answer.status_code, content)
+    return found
+
+
+def mask(text: str, *, world: str, ids: list[str]) -> str:
+    """Take out what tells worlds and moments apart whatever the labels are."""
+    for known in (world, *ids):
+        text = text.replace(known, "X")
+    text = re.sub(r"\b[0-9a-f]{64}\b", "H", text)
+    return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00|Z| UTC)?", "D", text)
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("benchmark", list(CELLS))
+def test_a_near_file_tells_nothing_of_the_label_it_was_made_to_find(
+    worlds: Board, strategy: Strategy, benchmark: str
+) -> None:
+    rng = np.random.default_rng([list(Strategy).index(strategy), CELLS[benchmark]])
+    per = R if strategy.unit_is_trajectory else 1
+    actions = {name: draw(rng, strategy, n * per) for name, n in CELLS.items()}
+    # The target is left without thinking in one file and thinks in the other: in one world it is right, in one wrong.
+    actions[benchmark][:per] = 0
+    near = {name: units.copy() for name, units in actions.items()}
+    near[benchmark][:per] = FULL[strategy]
+    # And with up to six more units, too few for the threshold.
+    others = slice(10 * per, 16 * per, per)
+    near["large"][others] = actions["large"][others] == 0
+    seen = []
+    for world in WORLDS:
+        form = {"snapshot": world, "strategy": strategy.value, "method": "far"}
+        first = worlds.submit(write(actions, strategy), **form)
+        worlds.score(first)
+        assert worlds.me.get(f"/api/v1/submissions/{first}").json()["state"] == "scored"
+        worlds.me.post(f"/api/v1/submissions/{first}/publish")
+        scope: dict[str, Any] = {"world": world, "strategy": strategy, "benchmark": benchmark}
+        before = observe(worlds.reader, **scope, submission=first)
+        second = worlds.submit(write(near, strategy), **{**form, "method": "near"})
+        worlds.score(second)
+        assert worlds.me.get(f"/api/v1/submissions/{second}").json()["state"] == "withheld"
+        assert observe(worlds.reader, **scope, submission=first) == before
+        about = {
+            f"{who} {address}": answer
+            for who, client in (("team", worlds.me), ("stranger", worlds.stranger), ("anybody", worlds.reader))
+            for address, answer in observe(client, **scope, submission=second, other=first).items()
+            if "S" in address.split("?")[0].split("/")
+            or "/methods/near" in address
+            or "/compare" in address
+            or "/badges" in address
+        }
+        assert about["team /api/v1/submissions/S/score"][0] == 409
+        assert about["team /api/v1/submissions/S/receipt"][0] == 409
+        assert about[f"team /api/v1/compare?submissions=S,{first}"][0] == 409
+        seen.append(
+            {
+                mask(key, world=world, ids=[first]): (status, mask(text, world=world, ids=[first, second]))
+                for key, (status, text) in about.items()
+            }
+        )
+    assert seen[0].keys() == seen[1].keys()
+    for key, answer in seen[0].items():
+        assert answer == seen[1][key], key
