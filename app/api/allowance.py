@@ -1,24 +1,22 @@
-"""How much a team may still submit, and what an organiser decides about it."""
+"""How much a team may still submit, and the release of what is withheld."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Query
+from pydantic import Field
 
 from app.api.documentation import errors
 from app.api.schemas import Answer, SubmissionOut
 from app.services.allowance import get_allowance
 from app.services.snapshots import get_snapshot
 from app.services.submissions import get_submission
-from app.services.withheld import release_submission, set_allowance
+from app.services.withheld import release_submission
 from app.web.security import AccountDep, OrganiserDep, SessionDep
 
 router = APIRouter()
-
-Limit = Annotated[int | None, Field(ge=0, le=1_000_000)]
 
 
 class MeterOut(Answer):
@@ -41,18 +39,6 @@ class AllowanceOut(Answer):
     rejected_day: MeterOut = Field(description="Files with problems in 24 hours, on splits that have a limit.")
 
 
-class AllowanceBody(BaseModel):
-    """Limits of a team, or of every team of the snapshot; null takes one back, a missing one stays as it is."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    team: str | None = None
-    hidden_per_day: Limit = None
-    hidden_total: Limit = None
-    open_per_day: Limit = None
-    rejected_per_day: Limit = None
-
-
 @router.get("/me/allowance", tags=["account"], summary="What I may still submit", responses=errors(401, 404, 422))
 def get_my_allowance(
     account: AccountDep, session: SessionDep, snapshot: Annotated[str, Query(examples=["synthetic-otbench"])]
@@ -60,21 +46,6 @@ def get_my_allowance(
     """Return how much of its allowance the caller's team has left on a snapshot."""
     row = get_snapshot(session, snapshot)
     return AllowanceOut.model_validate(get_allowance(session, account.team_id, row, now=datetime.now(UTC)))
-
-
-@router.put(
-    "/snapshots/{name}/allowance",
-    tags=["snapshots"],
-    summary="Set limits",
-    status_code=204,
-    responses=errors(401, 403, 404, 422),
-)
-def put_allowance(
-    name: str, organiser: OrganiserDep, session: SessionDep, body: Annotated[AllowanceBody, Body()]
-) -> None:
-    """Set how much a team may submit on a snapshot; the team's own limits go before the snapshot's."""
-    limits = {field: getattr(body, field) for field in body.model_fields_set - {"team"}}
-    set_allowance(session, name, team=body.team, limits=limits, account=organiser)
 
 
 @router.post(

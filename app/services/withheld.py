@@ -1,21 +1,17 @@
-"""What an organiser does about the release policy: releases withheld figures, sets how much teams may submit."""
+"""What an organiser does about the release policy: tells a team the figures that were withheld from it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.errors import NotFoundError
 from app.services import bootstrap, jobs
 from app.services.accounts import Identity
-from app.services.allowance import set_limits
 from app.services.audit import record_audit
 from app.services.release import list_held
-from app.services.snapshots import get_snapshot
 from app.services.submissions import (
     SubmissionState,
     TransitionError,
@@ -23,13 +19,6 @@ from app.services.submissions import (
     find_locked,
     transition,
 )
-
-
-class UnknownTeamError(NotFoundError):
-    """No team has this name."""
-
-    code = "unknown_team"
-    title = "No such team"
 
 
 def release_submission(session: Session, submission_id: str, *, account: Identity) -> None:
@@ -58,24 +47,3 @@ def release_submission(session: Session, submission_id: str, *, account: Identit
         subject=f"submission {submission_id}",
         details={"was_withheld": was_withheld, "held_boards": len(held)},
     )
-
-
-def set_allowance(
-    session: Session, snapshot_name: str, *, team: str | None, limits: Mapping[str, int | None], account: Identity
-) -> int | None:
-    """Set how much a team may submit on a snapshot, or every team where none is named, and return the team's id."""
-    snapshot = get_snapshot(session, snapshot_name)
-    team_id = None
-    if team is not None:
-        team_id = session.scalar(select(models.Team.id).where(models.Team.name == team))
-        if team_id is None:
-            raise UnknownTeamError(f"There is no team {team!r}.")
-    set_limits(session, snapshot, team_id=team_id, limits=dict(limits))
-    record_audit(
-        session,
-        actor=account.name,
-        action="set_allowance",
-        subject=f"snapshot {snapshot.name}",
-        details={"team_id": team_id, **limits},
-    )
-    return team_id
