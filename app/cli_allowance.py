@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.cli_options import FormatOption
-from app.cli_output import Format, print_result
+from app.cli_output import Format, Rows, print_result
 
 
 def allowance(
@@ -24,5 +24,5 @@ def allowance(
         raise typer.BadParameter("set it to the token of your account", param_hint="the variable OTBOARD_TOKEN")
     with Client(server, token) as client:
         document = client.get_allowance(snapshot)
-    meters = [{"limit_of": name, **meter} for name, meter in document.items() if isinstance(meter, dict)]
+    meters: Rows = [{"limit_of": name, **meter} for name, meter in document.items() if isinstance(meter, dict)]
     print_result(document, output_format, rows=lambda: meters)
