@@ -84,7 +84,7 @@ def get_overthinking(
     name: str, session: SessionDep, config: ConfigDep, request: Request, split: SPLIT = "all"
 ) -> Response:
     """Return overthinking ratio, accuracy degradation and accuracies: what `otboard overthinking` prints."""
-    snapshot = documents.get_released_snapshot(session, name, split=split)
+    snapshot = documents.get_told_snapshot(session, name, split=split)
     etag = make_etag("overthinking", snapshot.name, snapshot.sha256, split, current_scorer_version())
     if (unchanged := find_unchanged(request, etag)) is not None:
         return unchanged
@@ -109,7 +109,7 @@ def get_frontiers(
     benchmark: str | None = None,
 ) -> Response:
     """Return the exact frontiers of the chosen cells and their mean: what `otboard frontier` prints."""
-    snapshot = documents.get_released_snapshot(session, name, split=split)
+    snapshot = documents.get_told_snapshot(session, name, split=split)
     query = documents.FrontierQuery(split=split, strategy=strategy, model=model, benchmark=benchmark)
     etag = make_etag("frontiers", snapshot.name, snapshot.sha256, *query.key, current_scorer_version())
     if (unchanged := find_unchanged(request, etag)) is not None:

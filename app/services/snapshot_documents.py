@@ -56,8 +56,19 @@ def get_released_snapshot(session: Session, name: str, *, split: str | None = No
         splits = snapshots.list_splits(session, snapshot)
         if split not in splits:
             raise UnknownSplitError(f"Snapshot {name} has no split {split!r}; it has {', '.join(splits)}.")
-        if snapshots.is_closed(snapshot, split):
+        if snapshots.labels_hidden(snapshot, split):
             raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {name} are hidden.")
+    return snapshot
+
+
+def get_told_snapshot(session: Session, name: str, *, split: str) -> models.Snapshot:
+    """Return a frozen snapshot whose split exists and has figures that may be told, coarsely where labels are hidden."""
+    snapshot = get_released_snapshot(session, name)
+    splits = snapshots.list_splits(session, snapshot)
+    if split not in splits:
+        raise UnknownSplitError(f"Snapshot {name} has no split {split!r}; it has {', '.join(splits)}.")
+    if snapshots.is_closed(snapshot, split):
+        raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {name} are hidden.")
     return snapshot
 
 

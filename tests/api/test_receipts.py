@@ -96,14 +96,16 @@ def test_who_gets_a_receipt(board: Any, make_caps: Caps) -> None:
     check_problem(board.me.get("/api/v1/submissions/AAAAAAAAAAAA/receipt"), 404, "unknown_submission")
 
 
-def test_a_hidden_split_has_no_receipts(board: Any, make_caps: Caps, make_board_snapshot: Any) -> None:
+def test_all_splits_have_no_receipts_where_one_is_hidden(board: Any, make_caps: Caps, make_board_snapshot: Any) -> None:
     from app.services import snapshots
 
     submission_id = board.publish(make_caps(200))
     with board.sessions.begin() as session:
         snapshots.import_snapshot(session, make_board_snapshot("secret", seed=2, hidden_splits=["test"]))
         snapshots.freeze_snapshot(session, "secret")
-        session.execute(text("UPDATE submissions SET snapshot_id = (SELECT id FROM snapshots WHERE name = 'secret')"))
+        session.execute(
+            text("UPDATE submissions SET split = 'all', snapshot_id = (SELECT id FROM snapshots WHERE name = 'secret')")
+        )
     check_problem(board.me.get(f"/api/v1/submissions/{submission_id}/receipt"), 403, "labels_hidden")
 
 

@@ -25,7 +25,7 @@ from app.evaluator.overthinking import summarise_overthinking
 from app.evaluator.reference import CellReference, build_uninformed
 from app.evaluator.strategies import Strategy
 from app.files.documents import dump_json, overthinking_document
-from app.files.snapshot import LabelsHiddenError, Snapshot, load_measurements, read_snapshot
+from app.files.snapshot import LabelsHiddenError, Snapshot, load_measurements, make_public, read_snapshot
 from app.services import measurements as service_measurements
 from app.services import snapshots
 
@@ -218,10 +218,10 @@ def test_only_frozen_snapshots_have_figures(session: Session, board_snapshot: Sn
 
 
 @pytest.mark.parametrize("split", ["test", "all"])
-def test_hidden_labels_have_no_figures(
+def test_labels_that_are_not_here_have_no_figures(
     session: Session, make_board_snapshot: MakeSnapshot, tmp_path: Path, split: str
 ) -> None:
-    snapshots.import_snapshot(session, make_board_snapshot(hidden_splits=["test"]))
+    snapshots.import_snapshot(session, make_public(make_board_snapshot(hidden_splits=["test"])))
     stored = snapshots.freeze_snapshot(session, "small")
     with pytest.raises(LabelsHiddenError):
         snapshots.get_overthinking(session, stored, split=split, data_dir=tmp_path)

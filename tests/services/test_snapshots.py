@@ -200,11 +200,11 @@ def test_freeze(session: Session, board_snapshot: Snapshot) -> None:
     assert list_jobs(session) == queued
 
 
-def test_hidden_splits_are_not_prepared(session: Session, make_board_snapshot: MakeSnapshot) -> None:
-    """Their frontiers would give labels away, and "all" contains them."""
+def test_all_splits_are_not_prepared_where_one_is_hidden(session: Session, make_board_snapshot: MakeSnapshot) -> None:
+    """Less the open splits they would be the hidden one; a public export has no labels of a hidden split."""
     snapshots.import_snapshot(session, make_board_snapshot(hidden_splits=["test"]))
     snapshots.freeze_snapshot(session, "small")
-    assert [job["split"] for job in list_jobs(session)] == ["validation", "train"]
+    assert [job["split"] for job in list_jobs(session)] == ["test", "validation", "train"]
 
 
 @pytest.mark.parametrize(

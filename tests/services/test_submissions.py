@@ -150,9 +150,8 @@ def test_only_frozen_snapshots_and_open_splits_are_scored(
         desk.submit(author, make_caps(100), snapshot="loose")
     with pytest.raises(UnknownSplitError, match="train, validation, test, all"):
         desk.submit(author, make_caps(100), split="dev")
-    for split in ("test", "all"):
-        with pytest.raises(HiddenLabelsError):
-            desk.submit(author, make_caps(100), snapshot="secret", split=split)
+    with pytest.raises(HiddenLabelsError, match="Name one split"):
+        desk.submit(author, make_caps(100), snapshot="secret", split="all")
     assert desk.submit(author, make_caps(100, split="validation"), snapshot="secret", split="validation")
 
 

@@ -163,7 +163,7 @@ def test_frontiers_that_are_not_computed_yet_are_announced(site: Any) -> None:
 
 
 def test_a_hidden_split_shows_nothing_that_rests_on_its_labels(site: Any) -> None:
-    text = site.get("/snapshots/hidden?split=test").text
+    text = site.get("/snapshots/hidden?split=all").text
     assert "The labels of this split are hidden" in text
     assert "OR" not in text.split("<main")[1].split("Splits</h2>")[0]
     assert "plotly" not in text
