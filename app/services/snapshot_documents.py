@@ -62,7 +62,7 @@ def get_released_snapshot(session: Session, name: str, *, split: str | None = No
 
 
 def get_told_snapshot(session: Session, name: str, *, split: str) -> models.Snapshot:
-    """Return a frozen snapshot whose split exists and has figures that may be told, coarsely where labels are hidden."""
+    """Return a frozen snapshot whose split has figures that may be told, coarsely where its labels are hidden."""
     snapshot = get_released_snapshot(session, name)
     splits = snapshots.list_splits(session, snapshot)
     if split not in splits:
