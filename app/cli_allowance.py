@@ -24,5 +24,7 @@ def allowance(
         raise typer.BadParameter("set it to the token of your account", param_hint="the variable OTBOARD_TOKEN")
     with Client(server, token) as client:
         document = client.get_allowance(snapshot)
-    meters: Rows = [{"limit_of": name, **meter} for name, meter in document.items() if isinstance(meter, dict)]
-    print_result(document, output_format, rows=lambda: meters)
+    meters = [(name, meter) for name, meter in document.items() if isinstance(meter, dict)]
+    columns = ("limit", "used", "left", "next_at")
+    rows = [(name, *(meter[column] for column in columns)) for name, meter in meters]
+    print_result(document, output_format, rows=lambda: Rows(("allowance", *columns), rows))
