@@ -113,7 +113,7 @@ def observe(
     for path, queries in ((path, PROBES[path]) for path in about):
         for query in queries:
             for method in ("near", "far") if path.endswith("{name:path}") else ("",):
-                place = path.replace("{name:path}", method).replace("{name}", world)
+                place = path.replace("{name:path}", f"{method}-{world}-{strategy}-{benchmark}").replace("{name}", world)
                 asked = (place + query).format(
                     name=world,
                     submission_id=submission,
@@ -155,14 +155,14 @@ def test_a_near_file_tells_nothing_of_the_label_it_was_made_to_find(
     near["large"][others] = actions["large"][others] == 0
     seen = []
     for world in WORLDS:
-        form = {"snapshot": world, "strategy": strategy.value, "method": "far"}
+        form = {"snapshot": world, "strategy": strategy.value, "method": f"far-{world}-{strategy}-{benchmark}"}
         first = worlds.submit(write(actions, strategy), **form)
         worlds.score(first)
         assert worlds.me.get(f"/api/v1/submissions/{first}").json()["state"] == "scored"
         worlds.me.post(f"/api/v1/submissions/{first}/publish")
         scope: dict[str, Any] = {"world": world, "strategy": strategy, "benchmark": benchmark}
         before = observe(worlds.reader, **scope, submission=first)
-        second = worlds.submit(write(near, strategy), **{**form, "method": "near"})
+        second = worlds.submit(write(near, strategy), **{**form, "method": f"near-{world}-{strategy}-{benchmark}"})
         worlds.score(second)
         assert worlds.me.get(f"/api/v1/submissions/{second}").json()["state"] == "withheld"
         assert observe(worlds.reader, **scope, submission=first) == before
