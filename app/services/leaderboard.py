@@ -178,8 +178,10 @@ def get_leaderboard(
 def list_board_curves(session: Session, leaderboard: Leaderboard) -> dict[str, StepSeries]:
     """Return the method curve of every row on the board as it may be told, by submission."""
     query = (
-        select(models.Score.submission_id, models.BoardScore)
+        select(models.Score.submission_id, models.BoardScore, models.Snapshot)
         .join(models.BoardScore, models.BoardScore.score_id == models.Score.id)
+        .join(models.Submission, models.Submission.id == models.Score.submission_id)
+        .join(models.Snapshot, models.Snapshot.id == models.Submission.snapshot_id)
         .where(
             models.Score.submission_id.in_([row.submission_id for row in leaderboard.rows]),
             models.Score.scorer_version == leaderboard.scorer_version,
@@ -187,9 +189,11 @@ def list_board_curves(session: Session, leaderboard: Leaderboard) -> dict[str, S
             models.BoardScore.benchmark.is_not_distinct_from(leaderboard.benchmark),
         )
     )
-    snapshot = get_snapshot(session, leaderboard.snapshot)
-    found = [(submission_id, row) for submission_id, row in session.execute(query)]
-    return list_board_series(snapshot, found, split=leaderboard.split, strategy=leaderboard.strategy)
+    rows = session.execute(query).all()
+    if not rows:
+        return {}
+    found = [(submission_id, row) for submission_id, row, _ in rows]
+    return list_board_series(rows[0].Snapshot, found, split=leaderboard.split, strategy=leaderboard.strategy)
 
 
 def assign_ranks(rows: Sequence[BoardRow], *, most_questions: int) -> tuple[BoardRow, ...]:
