@@ -11,7 +11,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.services import scoring, submissions
+from app.services import score_records, scoring, submissions
 from app.services.accounts import Identity
 from app.services.scoring import reap_submissions, score_submission
 from app.services.submissions import QUEUE_DEADLINE, SubmissionState
@@ -111,7 +111,7 @@ def test_a_cancelled_run_stops_while_it_reads(
 ) -> None:
     submission_id = desk.submit(author, make_caps(1))
     monkeypatch.setattr(scoring, "PROGRESS_SECONDS", 0.0)
-    read_actions = scoring.read_actions
+    read_actions = score_records.read_actions
     seen: list[float] = []
 
     def cancel_midway(*arguments: Any, progress: Any, **keywords: Any) -> Any:
@@ -124,7 +124,7 @@ def test_a_cancelled_run_stops_while_it_reads(
 
         return read_actions(*arguments, progress=watch, **keywords)
 
-    monkeypatch.setattr(scoring, "read_actions", cancel_midway)
+    monkeypatch.setattr(score_records, "read_actions", cancel_midway)
     desk.score(submission_id)
     # It was told at its next word of progress, and read no further.
     assert len(seen) == 1
