@@ -126,6 +126,8 @@ def observe(
                 answer = client.get(asked)
                 assert answer.status_code < 500, answer.text
                 content = "" if answer.headers.get("Content-Type") == "application/zip" else answer.text
+                # How long ago something was changes while one looks.
+                content = re.sub(r"\d+\s(second|minute|hour)s? ago|just now|a moment ago", "ago", content)
                 found[asked.replace(world, "W").replace(submission, "S")] = (answer.status_code, content)
     return found
 
