@@ -76,7 +76,10 @@ class EfficiencyQuery:
 
 @dataclass(frozen=True)
 class EfficiencyFigure:
-    """The figure as the page shows it: its JSON, title, key and the same in a sentence."""
+    """The figure as the page shows it: its JSON, title, key and the same in a sentence.
+
+    `csv`, `shape`, `source` and `legend` are what every figure of the pages may have.
+    """
 
     name: str
     download_name: str
@@ -84,6 +87,10 @@ class EfficiencyFigure:
     key: str
     sentence: str
     json: str
+    csv: str
+    shape: str = ""
+    source: str = ""
+    legend: tuple[()] = ()
 
 
 @dataclass(frozen=True)
@@ -251,6 +258,7 @@ def _draw(results: Sequence[ListedResult], query: EfficiencyQuery) -> Efficiency
         key=_say_key(points),
         sentence=_say_figure(points),
         json=dump_figure(build_efficiency_figure(points, caption=caption, is_log=query.axis == "log")),
+        csv=query.address("/api/v1/efficiency-results", axis=None, format="csv"),
     )
 
 
