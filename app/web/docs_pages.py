@@ -97,7 +97,7 @@ def make_address(target: str, *, page: str) -> str:
 
 
 def find_sections(query: str) -> tuple[FoundSection, ...]:
-    """Return the sections in which every word of a query occurs, those first that have it in their title."""
+    """Return the sections in which every word of a query occurs, those first whose heading has all of them."""
     words = query.lower().split()
     if not words:
         return ()
@@ -106,8 +106,9 @@ def find_sections(query: str) -> tuple[FoundSection, ...]:
         page = find_page(name)
         for idx, section in enumerate(page.sections if page else ()):
             if page and (score := _score(section, page.title, words)):
-                scored.append((-score, order, idx, _show_found(name, page.title, section, words)))
-    return tuple(found for *_, found in sorted(scored, key=lambda entry: entry[:3])[:MAX_FOUND])
+                is_named = all(word in section.heading.text.lower() for word in words)
+                scored.append((not is_named, -score, order, idx, _show_found(name, page.title, section, words)))
+    return tuple(found for *_, found in sorted(scored, key=lambda entry: entry[:4])[:MAX_FOUND])
 
 
 def _show(request: Request, reader: ReaderDep, name: str) -> Response:
