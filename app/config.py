@@ -6,11 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from app.errors import AppError
 
 MAX_NAME_LENGTH = 200
+SIGN_UP_MODES = ("open", "invite", "closed")
+MIN_SECRET_LENGTH = 32
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 MEBIBYTE = 2**20
 
@@ -43,6 +46,14 @@ class Config:
     database_pool_size : most database connections one process keeps open (OTBOARD_DATABASE_POOL_SIZE).
     server_name : what this server calls itself in the receipts it signs (OTBOARD_SERVER_NAME).
     log_level : DEBUG, INFO, WARNING or ERROR (OTBOARD_LOG_LEVEL).
+    secret_key : what cookies are signed with; a file of the data folder where it is not set (OTBOARD_SECRET_KEY).
+    public_url : the address under which people reach this server, for links in mails (OTBOARD_PUBLIC_URL).
+    sign_up : who may make an account: open, invite or closed (OTBOARD_SIGN_UP).
+    oidc_issuer : the OpenID Connect provider that people may sign in with (OTBOARD_OIDC_ISSUER).
+    oidc_client_id : this server's name at the provider (OTBOARD_OIDC_CLIENT_ID).
+    oidc_client_secret : its secret there (OTBOARD_OIDC_CLIENT_SECRET).
+    oidc_name : what the provider is called on pages (OTBOARD_OIDC_NAME).
+    smtp_url : the mail server, with the sender's address (OTBOARD_SMTP_URL).
     """
 
     data_dir: Path
@@ -56,6 +67,24 @@ class Config:
     database_pool_size: int = 10
     server_name: str = "OTBoard"
     log_level: str = "INFO"
+    secret_key: str | None = field(default=None, repr=False)
+    public_url: str | None = None
+    sign_up: str = "open"
+    oidc_issuer: str | None = None
+    oidc_client_id: str | None = None
+    oidc_client_secret: str | None = field(default=None, repr=False)
+    oidc_name: str = "single sign-on"
+    smtp_url: str | None = field(default=None, repr=False)
+
+    @property
+    def has_oidc(self) -> bool:
+        """Whether people may sign in with a provider."""
+        return self.oidc_issuer is not None
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether mails can be sent."""
+        return self.smtp_url is not None
 
     @property
     def upload_dir(self) -> Path:
@@ -83,9 +112,10 @@ def load_config(environ: Mapping[str, str] = os.environ) -> Config:
         try:
             return parse(text)
         except ValueError as exc:
-            raise ConfigError(f"{name}={text!r}: {exc}") from exc
+            shown = name if parse in SECRET_PARSERS else f"{name}={text!r}"
+            raise ConfigError(f"{shown}: {exc}") from exc
 
-    return Config(
+    config = Config(
         data_dir=read("OTBOARD_DATA", _parse_folder, _default_data_dir(environ)),
         database_url=read("OTBOARD_DATABASE_URL", str, "") or None,
         upload_limit_bytes=read("OTBOARD_UPLOAD_LIMIT_MIB", _parse_count, 512) * MEBIBYTE,
@@ -97,7 +127,17 @@ def load_config(environ: Mapping[str, str] = os.environ) -> Config:
         database_pool_size=read("OTBOARD_DATABASE_POOL_SIZE", _parse_count, 10),
         server_name=read("OTBOARD_SERVER_NAME", _parse_name, "OTBoard"),
         log_level=read("OTBOARD_LOG_LEVEL", _parse_log_level, "INFO"),
+        secret_key=read("OTBOARD_SECRET_KEY", _parse_secret, "") or None,
+        public_url=read("OTBOARD_PUBLIC_URL", _parse_public_url, "") or None,
+        sign_up=read("OTBOARD_SIGN_UP", _parse_sign_up, "open"),
+        oidc_issuer=read("OTBOARD_OIDC_ISSUER", _parse_issuer, "") or None,
+        oidc_client_id=read("OTBOARD_OIDC_CLIENT_ID", str, "") or None,
+        oidc_client_secret=read("OTBOARD_OIDC_CLIENT_SECRET", str, "") or None,
+        oidc_name=read("OTBOARD_OIDC_NAME", _parse_name, "single sign-on"),
+        smtp_url=read("OTBOARD_SMTP_URL", _parse_smtp_url, "") or None,
     )
+    _require_together(config)
+    return config
 
 
 def resource_dir(name: str) -> Path:
@@ -136,6 +176,59 @@ def _parse_name(text: str) -> str:
     if len(text) > MAX_NAME_LENGTH or not text.isprintable():
         raise ValueError(f"1 to {MAX_NAME_LENGTH} printable characters are needed")
     return text
+
+
+def _parse_secret(text: str) -> str:
+    if len(text) < MIN_SECRET_LENGTH:
+        raise ValueError(f"at least {MIN_SECRET_LENGTH} characters are needed, drawn at random")
+    return text
+
+
+def _parse_sign_up(text: str) -> str:
+    if text not in SIGN_UP_MODES:
+        raise ValueError(f"use one of {', '.join(SIGN_UP_MODES)}")
+    return text
+
+
+def _parse_public_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("an address such as https://board.example.org is needed")
+    return text.rstrip("/")
+
+
+def _parse_issuer(text: str) -> str:
+    parts = urlsplit(text)
+    is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if (
+        not parts.hostname
+        or parts.query
+        or parts.fragment
+        or parts.scheme not in (("http", "https") if is_here else ("https",))
+    ):
+        raise ValueError("an address that begins with https:// is needed")
+    return text
+
+
+def _parse_smtp_url(text: str) -> str:
+    parts = urlsplit(text)
+    sender = parse_qs(parts.query).get("from", [""])[0]
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname or "@" not in sender or not sender.isprintable():
+        raise ValueError("smtp://user:password@host:587/?from=board@example.org is needed, or smtps://")
+    return text
+
+
+def _require_together(config: Config) -> None:
+    """Raise where one variable needs another one that is not set."""
+    if config.oidc_issuer and not config.oidc_client_id:
+        raise ConfigError("OTBOARD_OIDC_ISSUER needs OTBOARD_OIDC_CLIENT_ID too")
+    # A link in a mail must not depend on the Host header of whoever asks for the mail.
+    if config.smtp_url and not config.public_url:
+        raise ConfigError("OTBOARD_SMTP_URL needs OTBOARD_PUBLIC_URL too: the address that links in mails lead to")
+
+
+# Values that an error must not repeat.
+SECRET_PARSERS: tuple[Callable[[str], Any], ...] = (_parse_secret, _parse_smtp_url)
 
 
 def _parse_log_level(text: str) -> str:

@@ -10,12 +10,13 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.middleware.gzip import GZipMiddleware
 
 from app import api
@@ -30,17 +31,26 @@ from app.log import configure_logging
 from app.processes import Child, Supervisor
 from app.services.accounts import ensure_local_account
 from app.services.efficiency_sets import store_shipped_sets
+from app.services.links import LinkPurpose, link_address
+from app.services.oidc import Provider
+from app.services.sign_ins import issue_local_link
 from app.services.uploads import sweep_incoming
+from app.web.account_pages import router as account
 from app.web.console_pages import router as console
+from app.web.cookies import load_secret_key
 from app.web.docs_pages import router as documentation
 from app.web.efficiency_page import router as efficiency
 from app.web.errors import error_page
 from app.web.organiser_pages import router as organiser_pages
 from app.web.pages import router as pages
-from app.web.security import SecurityHeaders
+from app.web.people_pages import router as people
+from app.web.provider_sign_in import router as provider_sign_in
+from app.web.security import SecurityHeaders, check_form
 from app.web.sign_in import router as sign_in
+from app.web.sign_up import router as sign_up
 from app.web.snapshot_admin_pages import router as snapshot_admin_pages
 from app.web.snapshot_routes import router as snapshot_routes
+from app.web.team_pages import router as teams
 
 logger = logging.getLogger(__name__)
 
@@ -84,18 +94,19 @@ def create_app(config: Config) -> FastAPI:
     )
     app.state.config = config
     app.state.sessions = session_factory(engine)
+    app.state.secret_key = load_secret_key(config)
+    app.state.provider = Provider(config) if config.has_oidc else None
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
     app.add_middleware(CompressedTags)
     app.add_middleware(SecurityHeaders)
     app.include_router(api.router)
-    app.include_router(sign_in)
-    app.include_router(pages)
-    app.include_router(snapshot_routes)
-    app.include_router(console)
-    app.include_router(organiser_pages)
-    app.include_router(snapshot_admin_pages)
-    app.include_router(efficiency)
-    app.include_router(documentation)
+    for router in (sign_in, sign_up, provider_sign_in):
+        app.include_router(router)
+    for router in (
+        *(pages, snapshot_routes, console, organiser_pages, snapshot_admin_pages, efficiency, documentation),
+        *(account, teams, people),
+    ):
+        app.include_router(router, dependencies=[Depends(check_form)])
     add_error_handlers(app, _respond_to_error)
     return app
 
@@ -116,24 +127,33 @@ def serve(config: Config, *, host: str = "127.0.0.1", port: int = 8000, demo: bo
     listener = _listen(host, port)
     with listener, open_database(config) as url:
         served = replace(config, database_url=url)
-        token = _prepare_database(served)
+        entry = _prepare_database(served)
         supervisor = Supervisor(_list_children(config, demo=demo))
         supervisor.start()
         try:
-            _announce(f"http://{_bracket(host)}:{listener.getsockname()[1]}", token)
+            _announce(f"http://{_bracket(host)}:{listener.getsockname()[1]}", entry)
             _run_web_server(served, listener)
         finally:
             supervisor.stop()
 
 
-def _prepare_database(config: Config) -> str:
-    """Migrate, store what is shipped, make sure of the local account, and return its token."""
+@dataclass(frozen=True)
+class _Entry:
+    """How the owner of the machine gets in: the local account's token, and the code of a link that signs it in once."""
+
+    token: str
+    code: str
+
+
+def _prepare_database(config: Config) -> _Entry:
+    """Migrate, store what is shipped, make sure of the local account, and return how it is entered."""
     engine = make_engine(database_url(config))
     try:
         upgrade_database(engine)
         with session_factory(engine).begin() as session:
             store_shipped_sets(session)
-            return ensure_local_account(session, config.data_dir)
+            token = ensure_local_account(session, config.data_dir)
+            return _Entry(token, issue_local_link(session, now=datetime.now(UTC)))
     finally:
         engine.dispose()
 
@@ -177,12 +197,13 @@ def _listen(host: str, port: int) -> socket.socket:
         raise PortTakenError(f"Cannot serve on {host} port {port}: {exc.strerror}.") from exc
 
 
-def _announce(address: str, token: str) -> None:
+def _announce(address: str, entry: _Entry) -> None:
     sys.stdout.write(
         f"\n  OTBoard        {address}\n"
-        f"  Sign in        {address}/sign-in#{token}\n"
+        f"  Sign in        {link_address(address, LinkPurpose.SIGN_IN, entry.code)}\n"
+        "                 (once, within 15 minutes; `otboard admin sign-in-link` prints another one)\n"
         f"  REST           {address}/api/docs\n"
-        f"  Token          {token}\n"
+        f"  Token          {entry.token}\n"
         "                 (for OTBOARD_TOKEN and `Authorization: Bearer`)\n\n"
     )
     sys.stdout.flush()

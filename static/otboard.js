@@ -65,13 +65,13 @@
     }
   }
 
-  // The server prints an address whose fragment is the token; a fragment never leaves the browser. It is put into the
-  // form and taken out of the address, and the reader decides to send it.
-  function setUpToken(root) {
-    const field = root.querySelector("input[data-token-field]");
-    const token = window.location.hash.slice(1);
-    if (!field || !token.startsWith("otb_")) return;
-    field.value = token;
+  // A one-time link's code stands behind the # of its address, which never leaves the browser by itself. It is put into
+  // the form and taken out of the address, and the reader decides to send it.
+  function setUpCode(root) {
+    const field = root.querySelector("input[data-code-field]");
+    const code = window.location.hash.slice(1);
+    if (!field || !/^[A-Za-z0-9_-]{40,60}$/.test(code)) return;
+    field.value = code;
     window.history.replaceState(null, "", window.location.pathname + window.location.search);
   }
 
@@ -142,7 +142,7 @@
     setUpRows(root);
     setUpCopying(root);
     setUpTableCopying(root);
-    setUpToken(root);
+    setUpCode(root);
   }
 
   setUp(document);

@@ -49,8 +49,20 @@ def test_values_are_read() -> None:
             "OTBOARD_DATABASE_POOL_SIZE": "2",
             "OTBOARD_LOG_LEVEL": "debug",
             "OTBOARD_SERVER_NAME": "Tafel 1",
+            "OTBOARD_SECRET_KEY": "not to be shown anywhere, ever, by us",
+            "OTBOARD_PUBLIC_URL": "https://board.example.org/",
+            "OTBOARD_SIGN_UP": "invite",
+            "OTBOARD_OIDC_ISSUER": "https://id.example.org",
+            "OTBOARD_OIDC_CLIENT_ID": "board",
+            "OTBOARD_OIDC_CLIENT_SECRET": "secret too",
+            "OTBOARD_OIDC_NAME": "Example ID",
+            "OTBOARD_SMTP_URL": "smtp://u:secret@mail.example.org/?from=board@example.org",
         }
     )
+    assert "not to be shown" not in repr(config)
+    assert (config.sign_up, config.public_url, config.has_mail) == ("invite", "https://board.example.org", True)
+    assert (config.oidc_issuer, config.oidc_client_id, config.has_oidc) == ("https://id.example.org", "board", True)
+    assert (config.oidc_client_secret, config.oidc_name) == ("secret too", "Example ID")
     assert config.database_url == "postgresql://u:secret@h/d"
     assert "secret" not in repr(config)
     assert config.upload_limit_bytes == 3 * 2**20
@@ -74,11 +86,28 @@ def test_empty_variables_are_absent() -> None:
         ("OTBOARD_LOG_LEVEL", "loud"),
         ("OTBOARD_SERVER_NAME", "a\nb"),
         ("OTBOARD_SERVER_NAME", "x" * 201),
+        ("OTBOARD_SECRET_KEY", "short"),
+        ("OTBOARD_SIGN_UP", "sometimes"),
+        ("OTBOARD_PUBLIC_URL", "board.example.org"),
+        ("OTBOARD_PUBLIC_URL", "javascript://board.example.org"),
+        ("OTBOARD_OIDC_ISSUER", "http://id.example.org"),
+        ("OTBOARD_OIDC_ISSUER", "https://id.example.org"),
+        ("OTBOARD_SMTP_URL", "smtp://user:secret@mail.example.org"),
+        ("OTBOARD_SMTP_URL", "smtp://mail.example.org/?from=board@example.org"),
     ],
 )
 def test_unusable_values_are_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
         load_config({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("OTBOARD_SECRET_KEY", "hunter2"), ("OTBOARD_SMTP_URL", "smtp://u:hunter2@mail.example.org")]
+)
+def test_secrets_are_not_repeated(name: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config({name: value})
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["migrations", "static"])

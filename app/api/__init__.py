@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from app.api import (
+    accounts,
     allowance,
     badges,
     compare,
@@ -31,7 +32,7 @@ PREFIX = "/api/v1"
 router = APIRouter()
 PARTS = (
     *(snapshots, submissions, operating_points, receipts, leaderboard, compare, badges),
-    *(people, allowance, models, probe_runs, efficiency, marks, rescorings, console, snapshot_admin),
+    *(people, accounts, allowance, models, probe_runs, efficiency, marks, rescorings, console, snapshot_admin),
 )
 for part in PARTS:
     # Said here once, so that the framework does not add its own kind of answer to requests that it refuses.

@@ -1,22 +1,16 @@
-"""Who is asking, and methods by name."""
+"""Methods by name."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
 from app.api.documentation import CURSOR, LIMIT, errors
-from app.api.schemas import MeOut, MethodOut, MethodPageOut, SubmissionOut
+from app.api.schemas import MethodOut, MethodPageOut, SubmissionOut
 from app.services.methods import get_methods
 from app.services.submissions import list_method_submissions
-from app.web.security import AccountDep, ReaderDep, SessionDep
+from app.web.security import ReaderDep, SessionDep
 
 router = APIRouter()
-
-
-@router.get("/me", tags=["account"], summary="Who am I", responses=errors(401))
-def get_me(account: AccountDep) -> MeOut:
-    """Return the account and team of the token."""
-    return MeOut.model_validate(account)
 
 
 @router.get("/methods/{name:path}", tags=["methods"], summary="Get a method", responses=errors(401, 404, 422))

@@ -578,11 +578,3 @@ class MethodPageOut(BaseModel):
     methods: list[MethodOut]
     submissions: list[SubmissionOut]
     next_cursor: str | None
-
-
-class MeOut(Answer):
-    """Who is asking."""
-
-    name: str
-    team: str
-    is_control: bool

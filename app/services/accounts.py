@@ -65,6 +65,10 @@ class Identity:
     role: Role = Role.MEMBER
     team_ids: frozenset[int] = frozenset()
     scopes: frozenset[Scope] = ALL_SCOPES
+    # Of which signed-in browser the request is; None for a token.
+    sign_in_id: int | None = None
+    # When the token ends that the request came with: what it makes ends no later.
+    token_expires_at: datetime | None = None
 
     @property
     def is_organiser(self) -> bool:
@@ -180,7 +184,8 @@ def find_account_by_token(session: Session, token: str) -> Identity | None:
     now = datetime.now(UTC)
     if used.last_used_at is None or now - used.last_used_at > USE_RECORDED_EVERY:
         used.last_used_at = now
-    return find_identity(session, used.account_id, scopes=used.scopes)
+    identity = find_identity(session, used.account_id, scopes=used.scopes)
+    return None if identity is None else replace(identity, token_expires_at=used.expires_at)
 
 
 def hash_token(token: str) -> str:

@@ -11,7 +11,7 @@ from app.web.templating import render_page
 
 # What a reader can do next; the error itself says what happened.
 REMEDIES = {
-    401: "Sign in with the token that the server printed when it started.",
+    401: "Sign in, or make an account.",
     403: "Ask the team it belongs to, or sign in with another account.",
     404: "Check the address, or start from the board.",
     409: "Load the page again to see the present state.",

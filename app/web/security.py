@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Annotated, cast
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Security
@@ -19,9 +20,13 @@ from app.config import Config
 from app.errors import AppError, ForbiddenError
 from app.services.accounts import Identity, Scope, find_account_by_token
 from app.services.efficiency_sets import MAX_FILE_BYTES
+from app.services.sign_ins import find_account_by_key
 from app.services.uploads import ReceivedForm, receive_form
+from app.web.cookies import form_token_matches, read_session_key
 
-SESSION_COOKIE = "otboard_session"
+# The hidden field of every form, and how large a form without a file may be.
+FORM_TOKEN_FIELD = "csrf"
+MAX_FORM_FIELDS = 100
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Plotly adds two style elements of its own: an empty one that it then fills rule by rule, which a policy does not
 # govern, and that of the maps inside its bundle. Their hashes let in these two texts and no other; style attributes
@@ -69,6 +74,14 @@ class CrossSiteError(AppError):
     title = "The request comes from another site"
 
 
+class FormTokenError(AppError):
+    """A form that was not made for this browser as it is signed in now."""
+
+    status = 403
+    code = "form_expired"
+    title = "The form is out of date"
+
+
 def get_config(request: Request) -> Config:
     """Return the configuration the application was made with."""
     return cast(Config, request.app.state.config)
@@ -93,16 +106,18 @@ def identify(
     A bearer token that is nobody's is an error, a cookie that is stale is not: the reader is signed out. A browser
     sends the cookie by itself, so with it only requests from our own pages may change anything.
     """
-    token = credentials.credentials if credentials else request.cookies.get(SESSION_COOKIE, "")
-    if not token:
-        if request.headers.get("Authorization"):
-            raise NotSignedInError("Use `Authorization: Bearer otb_…`.")
+    if credentials is None and request.headers.get("Authorization"):
+        raise NotSignedInError("Use `Authorization: Bearer otb_…`.")
+    key = None if credentials else read_session_key(request)
+    if credentials is None and key is None:
         return None
-    if credentials is None and request.method not in SAFE_METHODS:
+    if key is not None and request.method not in SAFE_METHODS:
         require_same_origin(request)
     with get_sessions(request).begin() as session:
-        account = find_account_by_token(session, token)
-    if account is None and credentials is not None:
+        if key is not None:
+            return find_account_by_key(session, key, now=datetime.now(UTC))
+        account = find_account_by_token(session, credentials.credentials) if credentials else None
+    if account is None:
         raise NotSignedInError("This token is unknown or has expired.")
     return account
 
@@ -143,6 +158,14 @@ def require_scope(account: Identity, scope: Scope) -> None:
         raise MissingScopeError(f"This needs a token with the scope `{scope}`.")
 
 
+def require_browser(account: Annotated[Identity | None, Depends(identify)]) -> Identity:
+    """Return who is signed in with this browser; a token does not do for what belongs to the account's owner alone."""
+    owner = _require_somebody(account)
+    if owner.sign_in_id is None:
+        raise ForbiddenError("This takes a signed-in browser; a token does not do.")
+    return owner
+
+
 def _require_somebody(account: Identity | None) -> Identity:
     if account is None:
         raise NotSignedInError("This needs an account: send `Authorization: Bearer otb_…`, or sign in on the page.")
@@ -167,12 +190,59 @@ def require_same_origin(request: Request) -> None:
         raise CrossSiteError("A change with a cookie must come from this server's own pages; scripts use a token.")
 
 
+async def check_form(
+    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)] = None
+) -> None:
+    """Refuse the form of a signed-in browser that does not carry the token of its page; every page router has this."""
+    if request.method not in SAFE_METHODS and credentials is None and read_session_key(request) is not None:
+        await require_form_token(request)
+
+
+async def require_form_token(request: Request) -> None:
+    """Refuse a form that no page of ours made for this browser, signed in or not.
+
+    The token of a form with a file is looked at where it is read, in `_receive`.
+    """
+    if request.method in SAFE_METHODS:
+        return
+    require_same_origin(request)
+    if _takes_upload(request):
+        request.state.form_token_due = True
+        return
+    form = await request.form(max_files=0, max_fields=MAX_FORM_FIELDS)
+    _require_matching(request, form.get(FORM_TOKEN_FIELD))
+
+
+def _takes_upload(request: Request) -> bool:
+    waiting = [request.scope["route"].dependant]
+    while waiting:
+        dependant = waiting.pop()
+        if dependant.call in (receive_upload, receive_organisers_upload, receive_snapshot):
+            return True
+        waiting += dependant.dependencies
+    return False
+
+
+def _check_received(request: Request, form: ReceivedForm) -> None:
+    """Take the token out of a form with a file, and look at it where the form came from a page."""
+    token = form.fields.pop(FORM_TOKEN_FIELD, None)
+    if getattr(request.state, "form_token_due", False):
+        _require_matching(request, token)
+
+
+def _require_matching(request: Request, token: Any) -> None:
+    if not isinstance(token, str) or not form_token_matches(request, token):
+        raise FormTokenError("Load the page again and send the form from there; you may have signed in or out since.")
+
+
 ConfigDep = Annotated[Config, Depends(get_config)]
 SessionDep = Annotated[Session, Depends(get_session, scope="function")]
 ReaderDep = Annotated[Identity | None, Depends(current_account)]
 AccountDep = Annotated[Identity, Depends(require_account)]
 OrganiserDep = Annotated[Identity, Depends(require_organiser)]
 OperatorDep = Annotated[Identity, Depends(require_operator)]
+BrowserDep = Annotated[Identity, Depends(require_browser)]
+SessionsDep = Annotated["sessionmaker[Session]", Depends(get_sessions)]
 
 
 async def receive_upload(request: Request, config: ConfigDep, account: AccountDep) -> AsyncIterator[ReceivedForm]:
@@ -207,6 +277,7 @@ async def _receive(request: Request, config: Config, *, limit_bytes: int) -> Asy
         limit_bytes=limit_bytes,
     )
     try:
+        _check_received(request, form)
         yield form
     finally:
         await asyncio.to_thread(form.close)

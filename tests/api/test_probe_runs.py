@@ -16,6 +16,7 @@ from app.files.questions import header_document, question_document
 from app.services import probe_items, probe_runs
 from app.services.assembling import Assembly, assemble_runs
 from tests.measured_runs import create_run, fail_item, make_profile, make_questions, make_run, measure_items
+from tests.signing_in import session_cookie
 
 RUNS = "/api/v1/probe-runs"
 MODELS = "/api/v1/models"
@@ -252,9 +253,10 @@ def test_everything_needs_an_account(board: Any) -> None:
 
 
 def test_a_cookie_changes_nothing_from_another_site(board: Any) -> None:
-    cookies = {"Cookie": f"otboard_session={board.token}", "Sec-Fetch-Site": "cross-site"}
+    board.reader.cookies.update(session_cookie(board.sessions, board.config))
+    headers = {"Sec-Fetch-Site": "cross-site"}
     for path in (RUNS, MODELS, f"{RUNS}/measured/pause", f"{RUNS}/measured/resume", f"{RUNS}/measured/cancel"):
-        check_problem(board.reader.post(path, headers=cookies, json={}), 403, "cross_site_request")
+        check_problem(board.reader.post(path, headers=headers, json={}), 403, "cross_site_request")
 
 
 def test_runs_that_are_not_there(board: Any) -> None:

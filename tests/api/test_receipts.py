@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from app.api.receipts import ReceiptKeyPageOut, SignedReceiptOut
 from app.cli import app as command
+from tests.signing_in import session_cookie
 
 Caps = Callable[[int], bytes]
 
@@ -136,10 +137,10 @@ def test_the_addresses_are_described(board: Any) -> None:
 
 def test_the_page_links_what_rest_answers(board: Any, make_caps: Caps) -> None:
     submission_id = board.submit(make_caps(200))
-    cookie = {"Cookie": f"otboard_session={board.token}"}
-    assert "Receipt (JSON)" not in board.reader.get(f"/submissions/{submission_id}", headers=cookie).text
+    board.reader.cookies.update(session_cookie(board.sessions, board.config))
+    assert "Receipt (JSON)" not in board.reader.get(f"/submissions/{submission_id}").text
     board.score(submission_id)
-    page = board.reader.get(f"/submissions/{submission_id}", headers=cookie).text
+    page = board.reader.get(f"/submissions/{submission_id}").text
     address = f"/api/v1/submissions/{submission_id}/receipt"
     assert f'<a href="{address}">Receipt (JSON)</a>' in page
     assert f"otboard receipt verify receipt-{submission_id}.json --key receipt-keys.json" in page

@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from app.api.schemas import ScoreOut
 from app.services.uploads import incoming_dir, upload_path
+from tests.signing_in import session_cookie
 
 Caps = Callable[[int], bytes]
 
@@ -262,7 +263,7 @@ def test_a_refused_submission_leaves_no_file(board: Any, make_caps: Caps) -> Non
 def test_a_cookie_changes_nothing_from_another_site(board: Any, make_caps: Caps) -> None:
     submission_id = board.publish(make_caps(200))
     address = f"/api/v1/submissions/{submission_id}"
-    board.reader.cookies.set("otboard_session", board.token)
+    board.reader.cookies.update(session_cookie(board.sessions, board.config))
     assert board.reader.get("/api/v1/me").json()["name"] == "local"
     for headers in (
         {},

@@ -14,6 +14,7 @@ from app.services import probe_items, probe_runs, snapshots
 from app.services.assembling import Assembly, assemble_runs
 from app.web.snapshot_page import read_measured_counts
 from tests.measured_runs import create_run, fail_item, make_questions, make_run, measure_items
+from tests.signing_in import session_cookie, sign_in_link
 
 ARTEFACTS = Path(__file__).resolve().parents[1] / "artefacts"
 CONSOLE = "/console/probe-runs"
@@ -59,7 +60,7 @@ def lease_next(session: Any, run: Any) -> None:
 
 def sign_in(site: Any, visit: Open, path: str, **options: Any) -> Any:
     """Open a page with an account."""
-    visited = visit(f"/sign-in?next={path}#{site.token}", is_own=True, **options)
+    visited = visit(sign_in_link(site.sessions, path), is_own=True, **options)
     visited.page.locator("main").get_by_role("button", name="Sign in").click()
     visited.page.wait_for_url(f"**{path}")
     return visited
@@ -156,8 +157,9 @@ def test_the_buttons_steer_with_and_without_scripts(site: Any, visit: Open, has_
     if has_scripts:
         page = sign_in(site, visit, path).page
     else:
-        page = visit(f"/sign-in?next={path}", is_own=True, has_scripts=False).page
-        page.locator("input[name='token']").fill(site.token)
+        address, _, code = sign_in_link(site.sessions, path).partition("#")
+        page = visit(address, is_own=True, has_scripts=False).page
+        page.get_by_label("Code").fill(code)
         page.locator("main").get_by_role("button", name="Sign in").click()
         page.wait_for_url(f"**{path}")
         assert page.locator("noscript meta[http-equiv='refresh'], meta[http-equiv='refresh']").count() == 1
@@ -205,9 +207,10 @@ def test_a_form_of_another_site_steers_nothing(site: Any) -> None:
 
     with site.sessions.begin() as session:
         create_run(session, "protected")
-    headers = {"Cookie": f"otboard_session={site.token}", "Sec-Fetch-Site": "cross-site"}
+    cookie = session_cookie(site.sessions, site.config)
+    headers = {"Sec-Fetch-Site": "cross-site"}
     for action in ("pause", "resume", "cancel"):
-        answer = httpx.post(f"{site.url}{CONSOLE}/protected/{action}", headers=headers, timeout=60)
+        answer = httpx.post(f"{site.url}{CONSOLE}/protected/{action}", headers=headers, cookies=cookie, timeout=60)
         assert answer.status_code == 403
     with site.sessions.begin() as session:
         assert probe_runs.get_run(session, "protected").state == "running"

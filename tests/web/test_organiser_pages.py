@@ -18,6 +18,7 @@ from app.services.accounts import ensure_account
 from app.services.rescoring_jobs import rescore_submission
 from app.services.snapshot_imports import run_import
 from tests.other_scorer import score_with_penalty
+from tests.signing_in import sign_in_link
 
 ARTEFACTS = Path(__file__).resolve().parents[1] / "artefacts"
 PAGES = ("", "/submissions", "/flags", "/snapshots", "/rescorings", "/allowances", "/work", "/audit")
@@ -26,7 +27,7 @@ Open = Callable[..., Any]
 
 def sign_in(site: Any, visit: Open, path: str, **options: Any) -> Any:
     """Open a page with the local account, which is an operator."""
-    visited = visit(f"/sign-in?next={path}#{site.token}", is_own=True, **options)
+    visited = visit(sign_in_link(site.sessions, path), is_own=True, **options)
     visited.page.locator("main").get_by_role("button", name="Sign in").click()
     visited.page.wait_for_url(f"**{path}")
     return visited

@@ -21,6 +21,7 @@ from app.web.formatting import hundredths, percent
 from app.web.security import CONTENT_SECURITY_POLICY
 from app.web.snapshot_page import describe_bootstrap
 from app.web.vendor import PLOTLY_PATH
+from tests.signing_in import form_token, session_cookie
 
 BOARD = "/?snapshot=small&split=test&strategy=dynamic_early_exit"
 PATHS = [
@@ -244,7 +245,7 @@ def test_what_a_method_is_called_cannot_become_markup(site: Any) -> None:
 
 
 def _cookies(site: Any) -> dict[str, str]:
-    return {"otboard_session": site.token}
+    return session_cookie(site.sessions, site.config)
 
 
 BAD_FILE = b"model,benchmark,question_id,trajectory,action\nalpha,math,math-test-00,0,999\nalpha,math,nowhere,0,1\n"
@@ -298,7 +299,9 @@ def test_a_failure_of_ours_says_so_and_can_be_tried_again(site: Any) -> None:
 def _post(site: Any, path: str, **options: Any) -> httpx.Response:
     """Send a form as a signed-in browser does from one of the site's own pages."""
     headers = {"Accept": "text/html", "Origin": site.url} | options.pop("headers", {})
-    return httpx.post(site.url + path, headers=headers, cookies=_cookies(site), **options)
+    cookies = _cookies(site)
+    data = {"csrf": form_token(site.config, cookies)} | options.pop("data", {})
+    return httpx.post(site.url + path, headers=headers, cookies=cookies, data=data, **options)
 
 
 @pytest.mark.parametrize("headers", [{"Origin": "http://elsewhere.example"}, {"Sec-Fetch-Site": "same-site"}])

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.signing_in import sign_in_link
+
 pytestmark = pytest.mark.browser
 
 ARTEFACTS = Path(__file__).resolve().parents[1] / "artefacts"
@@ -25,7 +27,7 @@ def form(site: Any, visit: Open) -> Page:
 
 def sign_in(site: Any, visit: Open, **options: Any) -> Any:
     target = "/submit%3Fstrategy=fixed_budget%26split=test%26snapshot=small"
-    visited = visit(f"/sign-in?next={target}#{site.token}", is_own=True, **options)
+    visited = visit(sign_in_link(site.sessions, target), is_own=True, **options)
     visited.page.locator("main").get_by_role("button", name="Sign in").click()
     visited.page.wait_for_url("**/submit?*")
     return visited
@@ -188,10 +190,9 @@ def test_the_form_works_without_scripts(site: Any, visit: Open) -> None:
 
 
 def sign_in_plainly(site: Any, visit: Open) -> Page:
-    page: Page = visit(
-        "/sign-in?next=/submit%3Fstrategy=fixed_budget%26split=test", is_own=True, has_scripts=False
-    ).page
-    page.get_by_label("Token").fill(site.token)
+    address, _, code = sign_in_link(site.sessions, "/submit%3Fstrategy=fixed_budget%26split=test").partition("#")
+    page: Page = visit(address, is_own=True, has_scripts=False).page
+    page.get_by_label("Code").fill(code)
     page.locator("main").get_by_role("button", name="Sign in").click()
     page.wait_for_url("**/submit?*")
     return page
