@@ -200,9 +200,20 @@ RULES: dict[str, str] = {
     "POST /console/submissions/{submission_id}/verify": ORGANISER,
     "PUT /api/v1/console/allowances": ORGANISER,
     "PUT /api/v1/snapshots/{name}/hidden-splits": ORGANISER,
+    "DELETE /api/v1/efficiency-results/sets/{name}": ORGANISER,
+    "GET /api/v1/me/allowance": MEMBER,
+    "GET /console/efficiency-results": ORGANISER,
+    "GET /docs": PUBLIC,
+    "GET /docs/search": PUBLIC,
+    "GET /docs/{name:path}": PUBLIC,
+    "POST /api/v1/efficiency-results": ORGANISER,
+    "POST /api/v1/submissions/{submission_id}/release": ORGANISER,
+    "POST /console/efficiency-results": ORGANISER,
+    "POST /console/efficiency-results/{name}/remove": ORGANISER,
+    "POST /submissions/{submission_id}/release": ORGANISER,
 }
 
-UPLOADS = ("POST /submit", "POST /check", "POST /console/snapshots/import")
+UPLOADS = ("POST /submit", "POST /check", "POST /console/snapshots/import", "POST /console/efficiency-results")
 ROLES = ("member", "other", "organiser", "operator")
 # Which of the callers a rule lets in; `member` is of the team that owns what the address names.
 ALLOWED: dict[str, frozenset[str]] = {

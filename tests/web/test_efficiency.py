@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.signing_in import cookie_header, form_token, session_cookie
+
 CELL = "benchmark=GSM8K&backbone=Qwen2.5-7B-Instruct"
 
 
@@ -86,17 +88,24 @@ def test_the_page_is_light(site: Any) -> None:
 
 
 def test_organisers_add_and_remove_sets_on_a_page(site: Any) -> None:
-    cookies = {"otboard_session": site.token}
+    cookies = session_cookie(site.sessions, site.config)
+    token = {"csrf": form_token(site.config, cookies)}
     own = {"Sec-Fetch-Site": "same-origin", "Accept": "text/html"}
     path = "/console/efficiency-results"
     assert site.get(path).status_code == 401
-    assert "Add a set" in site.get(path, headers={"Cookie": f"otboard_session={site.token}"}).text
-    fields = {"name": "by-hand", "title": "By hand", "citation": "Us, 2026.", "license_note": "Ours.", "url": ""}
+    assert "Add a set" in site.get(path, headers=cookie_header(cookies)).text
+    fields = token | {
+        "name": "by-hand",
+        "title": "By hand",
+        "citation": "Us, 2026.",
+        "license_note": "Ours.",
+        "url": "",
+    }
     content = b"benchmark,paradigm,method,backbone,accuracy,tokens\nsums,reference,CoT,tiny,0.5,100\n"
 
     def send(content: bytes) -> httpx.Response:
         files = {"file": ("results.csv", content)}
-        return httpx.post(site.url + path, data=fields, files=files, headers=own, cookies=cookies, timeout=60)
+        return httpx.post(site.url + path, data=token | fields, files=files, headers=own, cookies=cookies, timeout=60)
 
     refused = send(content.replace(b"0.5", b"50"))
     assert (refused.status_code, "90.6 % is 0.906" in refused.text) == (422, True)
@@ -105,6 +114,6 @@ def test_organisers_add_and_remove_sets_on_a_page(site: Any) -> None:
     shown = site.get("/efficiency?set=by-hand").text
     assert "added by local" in shown
     assert "Only references" in shown
-    removed = httpx.post(f"{site.url}{path}/by-hand/remove", headers=own, cookies=cookies, timeout=60)
+    removed = httpx.post(f"{site.url}{path}/by-hand/remove", data=token, headers=own, cookies=cookies, timeout=60)
     assert (removed.status_code, removed.headers["location"]) == (303, path)
     assert "by-hand" not in site.get("/efficiency").text
