@@ -132,5 +132,5 @@ def _list_faults(
 
 
 def _read(row: models.ApiToken) -> TokenDetails:
-    scopes = tuple(map(Scope, row.scopes))
+    scopes = tuple(scope for scope in Scope if scope in row.scopes)
     return TokenDetails(row.id, row.name, scopes, row.created_at, row.last_used_at, row.expires_at)
