@@ -96,6 +96,21 @@ def summarise_intervals(
     Notes
     -----
     Section 5. O(replicates x cells), times 101 for frontiers.
+
+    Examples
+    --------
+    One question is too few for an interval.
+
+    >>> from app.evaluator.measurements import build_cell
+    >>> from app.evaluator.replicate_frontiers import compute_replicates
+    >>> cell = build_cell("m", "b", [("q", "test", [[(0, 1), (40, 4), (100, 2)]])], 4)
+    >>> measurements = Measurements("s", "0" * 64, "measured", "all", 4, 1, ("m",), ("b",), (cell,))
+    >>> found = summarise_intervals(measurements, compute_replicates(measurements, range(2)))
+    >>> figures = found.boards[0].figures
+    >>> figures.values["endpoint_accuracy"].tolist(), figures.intervals["endpoint_accuracy"]
+    ([0.5, 0.5], None)
+    >>> figures.reasons["endpoint_accuracy"]
+    'too_few_questions'
     """
     if replicates.cells != tuple((cell.model, cell.benchmark) for cell in measurements.cells):
         raise ValueError("the measurements and the replicates differ in their cells")

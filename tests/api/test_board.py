@@ -148,7 +148,14 @@ def test_methods_by_name(board: Any, make_caps: Caps) -> None:
 
 
 def test_who_am_i(board: Any) -> None:
-    assert board.me.get("/api/v1/me").json() == {"name": "local", "team": "local", "is_control": False}
+    assert board.me.get("/api/v1/me").json() == {
+        "name": "local",
+        "team": "local",
+        "is_control": False,
+        "role": "operator",
+        "scopes": ["read", "submit", "organise", "operate"],
+        "teams": [{"kind": "personal", "name": "local", "role": "owner"}],
+    }
 
 
 def test_lists_take_the_same_number_of_queries_whatever_their_length(board: Any, make_caps: Caps) -> None:

@@ -62,7 +62,7 @@ PROBES: dict[str, tuple[str, ...]] = {
 # What has nothing to do with scores of submissions; the metrics count submissions by state.
 ELSEWHERE = re.compile(
     r"/(healthz|readyz|metrics|static/.*|favicon\.ico|vendor/.*|plotly.*|about|sign-in.*|sign-.*|sign_.*|account.*|teams.*|tokens.*"
-    r"|people.*|docs.*|tutorial.*|console.*|probe-runs.*|models.*|efficiency.*|audit.*|check|reset.*|oidc.*|invitations.*)|/api/docs"
+    r"|people.*|docs.*|tutorial.*|console.*|probe-runs.*|models.*|efficiency.*|audit.*|check|reset.*|confirm-email|forgot-password|join-team|oidc.*|invitations.*)|/api/docs"
     r"|/api/v1/(openapi\.json|receipt-keys|models.*|probe-runs.*|efficiency.*|console/.*|me/.*|teams.*|accounts.*|audit.*|workers.*)"
 )
 

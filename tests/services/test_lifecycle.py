@@ -150,4 +150,8 @@ def test_the_wait_is_estimated_where_it_can_be(session: Session, desk: Any, auth
     assert usual > 0
     # Two workers: the first two in the queue are scored side by side, the next one after them.
     fourth = desk.submit(author, make_caps(4))
+    # In a test's one transaction all of them were made at the same time; their order is that of their making.
+    for age, submission_id in enumerate((fourth, third, second)):
+        look(session, submission_id).created_at -= timedelta(seconds=age)
+    session.flush()
     assert (wait(third).seconds, wait(fourth).seconds) == (usual, 2 * usual)

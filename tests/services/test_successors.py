@@ -45,7 +45,7 @@ def test_a_snapshot_says_what_takes_its_place(session: Session, make_board_snaps
         session, snapshot="first", split="test", strategy=Strategy.FIXED_BUDGET, model=None, benchmark=None
     )
     assert board.superseded_by == "second"
-    assert format_csv(board).splitlines()[0].endswith("ranks_are_provisional,superseded_by")
+    assert "superseded_by" in format_csv(board).splitlines()[0].split(",")
 
 
 def test_the_end_of_a_chain_takes_the_place(session: Session, make_board_snapshot: MakeSnapshot) -> None:
