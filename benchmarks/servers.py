@@ -36,6 +36,11 @@ class Server:
     address: str
     token: str
 
+    def kill(self) -> None:
+        """End the server as a crash does, and close what it was read through."""
+        with self.process:
+            self.process.kill()
+
 
 @dataclass
 class Plant:
@@ -113,8 +118,7 @@ def run_plant(folder: Path, snapshot: Snapshot, *, n_servers: int, environment: 
         yield plant
     finally:
         for server in plant.servers:
-            server.process.kill()
-            server.process.wait()
+            server.kill()
         stop_embedded(folder / "database")
 
 

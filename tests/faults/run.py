@@ -72,8 +72,7 @@ def kill_worker(plant: Plant, rng: random.Random) -> str:
 def kill_server(plant: Plant, rng: random.Random) -> str:
     """Kill one of the servers, and start another in its place."""
     place = rng.randrange(len(plant.servers))
-    plant.servers[place].process.kill()
-    plant.servers[place].process.wait()
+    plant.servers[place].kill()
     plant.servers[place] = plant.start_server()
     return "a server killed"
 
