@@ -67,6 +67,7 @@ class SubmitPage:
     last_day: date
     limit_bytes: int
     sign_in_address: str
+    sign_up_address: str
     check_command: str
     submit_command: str
     allowance: Allowance | None
@@ -80,6 +81,7 @@ def load_submit_page(
     chosen = query.snapshot or (frozen[0].name if frozen else None)
     row = find_snapshot(session, chosen) if chosen else None
     target = {"snapshot": chosen or "", "split": query.split, "strategy": query.strategy.value}
+    way_back = urlencode({"next": f"/submit?{urlencode(target)}"})
     today = datetime.now(UTC).date()
     options = f"--strategy {query.strategy} --split {query.split}"
     return SubmitPage(
@@ -95,7 +97,8 @@ def load_submit_page(
         first_day=today + timedelta(days=1),
         last_day=today + MAX_ANONYMITY,
         limit_bytes=config.upload_limit_bytes,
-        sign_in_address=f"/sign-in?{urlencode({'next': f'/submit?{urlencode(target)}'})}",
+        sign_in_address=f"/sign-in?{way_back}",
+        sign_up_address=f"/sign-up?{way_back}",
         check_command=f"otboard check FOLDER actions.parquet {options}",
         submit_command=(
             f"otboard submit actions.parquet --server {server} --snapshot {chosen or 'NAME'} {options} --method NAME"
