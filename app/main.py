@@ -36,6 +36,7 @@ from app.services.oidc import Provider
 from app.services.sign_ins import issue_local_link
 from app.services.uploads import sweep_incoming
 from app.web.account_pages import router as account
+from app.web.board_routes import router as board
 from app.web.console_pages import router as console
 from app.web.cookies import load_secret_key
 from app.web.docs_pages import router as documentation
@@ -103,7 +104,7 @@ def create_app(config: Config) -> FastAPI:
     for router in (sign_in, sign_up, provider_sign_in):
         app.include_router(router)
     for router in (
-        *(pages, snapshot_routes, console, organiser_pages, snapshot_admin_pages, efficiency, documentation),
+        *(board, pages, snapshot_routes, console, organiser_pages, snapshot_admin_pages, efficiency, documentation),
         *(account, teams, people),
     ):
         app.include_router(router, dependencies=[Depends(check_form)])

@@ -9,6 +9,7 @@
   // A view's pickers apply at once. Empty choices stay out of the address, and another snapshot has its own splits,
   // models and benchmarks, so choosing one lets go of those of the old.
   function setUpPickers(root) {
+    for (const form of root.querySelectorAll("form.filters")) leaveOutEmpty(form);
     for (const form of root.querySelectorAll("form[data-pickers]")) {
       form.addEventListener("change", (event) => {
         if (event.target.name === "snapshot") {
@@ -18,23 +19,50 @@
         }
         form.requestSubmit();
       });
-      form.addEventListener("formdata", (event) => {
-        for (const [name, value] of [...event.formData]) {
-          if (value === "") event.formData.delete(name);
-        }
+      leaveOutEmpty(form);
+    }
+  }
+
+  function leaveOutEmpty(form) {
+    form.addEventListener("formdata", (event) => {
+      for (const [name, value] of [...event.formData]) {
+        if (value === "") event.formData.delete(name);
+      }
+    });
+  }
+
+  // A row of the board opens in place: what it says is fetched once it is asked for.
+  function setUpRows(root) {
+    for (const link of root.querySelectorAll("a[data-open]")) {
+      link.addEventListener("click", (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        toggleRow(link);
       });
     }
   }
 
-  // A row of the board opens in place.
-  function setUpRows(root) {
-    for (const button of root.querySelectorAll("button[aria-controls]")) {
-      button.addEventListener("click", () => {
-        const row = document.getElementById(button.getAttribute("aria-controls"));
-        const isOpen = row.classList.toggle("open");
-        button.setAttribute("aria-expanded", String(isOpen));
-      });
+  async function toggleRow(link) {
+    const id = link.dataset.open;
+    let detail = document.getElementById(`detail-${id}`);
+    if (!detail) {
+      const row = document.getElementById(`row-${id}`);
+      const answer = await fetch(`/board-rows/${id}${window.location.search}`, { headers: { Accept: "text/html" } });
+      if (!answer.ok) {
+        window.location.assign(link.href);
+        return;
+      }
+      detail = row.cloneNode(false);
+      detail.id = `detail-${id}`;
+      detail.className = "detail";
+      const cell = document.createElement("td");
+      cell.colSpan = row.children.length;
+      const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+      cell.replaceChildren(...document.importNode(parsed.body, true).childNodes);
+      detail.append(cell);
+      row.after(detail);
     }
+    link.setAttribute("aria-expanded", String(detail.classList.toggle("open")));
   }
 
   function setUpCopying(root) {

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 
 from app.api.documentation import errors
-from app.api.schemas import LeaderboardOut
+from app.api.schemas import BoardCurvesOut, LeaderboardOut
 from app.evaluator.strategies import Strategy
+from app.services.board_curves import format_curves, list_curves, list_keys
+from app.services.board_lines import BoardKey
+from app.services.board_views import SORTS, Baselines, RowChoice, choose_rows
 from app.services.leaderboard import format_csv, get_leaderboard
+from app.services.snapshots import get_snapshot
 from app.web.security import ReaderDep, SessionDep
 
 router = APIRouter(tags=["leaderboard"])
@@ -17,6 +22,22 @@ router = APIRouter(tags=["leaderboard"])
 CSV_MEDIA_TYPE = "text/csv"
 # A team that is anonymous is named to itself.
 VARY = "Accept, Authorization, Cookie"
+
+
+def read_choice(
+    q: Annotated[str, Query(max_length=200, description="What the method's or the team's name contains.")] = "",
+    verified: Annotated[bool, Query(description="Only rows that an organiser verified.")] = False,
+    code: Annotated[bool, Query(description="Only rows with a link to their code.")] = False,
+    baselines: Annotated[Baselines, Query(description="Controls and baselines.")] = Baselines.SHOWN,
+    since: Annotated[date | None, Query(description="First day of publication, UTC.")] = None,
+    until: Annotated[date | None, Query(description="Last day of publication, UTC.")] = None,
+    sort: Annotated[Literal[SORTS], Query(description="With a minus the other way round.")] = "rank",  # type: ignore[valid-type]
+) -> RowChoice:
+    """Return which rows of a board are asked for; their ranks stay those among all."""
+    return RowChoice(q, verified, code, baselines, since, until, sort)
+
+
+ChoiceDep = Annotated[RowChoice, Depends(read_choice)]
 
 
 @router.get(
@@ -31,6 +52,7 @@ def get_board(
     response: Response,
     snapshot: Annotated[str, Query(examples=["synthetic-otbench"])],
     strategy: Strategy,
+    choice: ChoiceDep,
     split: str = "all",
     model: Annotated[str | None, Query(description="The board of one model; both, of one cell.")] = None,
     benchmark: Annotated[str | None, Query(description="The board of one benchmark.")] = None,
@@ -45,8 +67,9 @@ def get_board(
     Ranked by realised potential: methods whose paired difference cannot be told from zero share a rank. Until a job has
     computed that, ranks are provisional, by point estimate. Controls have no rank, and nobody has one where every cell
     of the board has fewer than 20 questions. Teams that chose to be anonymous for now are called `anonymous`.
+    A part of the rows, or another order, never changes a rank.
     """
-    board = get_leaderboard(
+    whole = get_leaderboard(
         session,
         snapshot=snapshot,
         split=split,
@@ -56,6 +79,7 @@ def get_board(
         scorer_version=scorer_version,
         reader=reader,
     )
+    board = choose_rows(whole, choice)
     response.headers["Vary"] = VARY
     if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):
         name = f"{snapshot}-{split}-{strategy}.csv"
@@ -65,3 +89,51 @@ def get_board(
             headers={"Content-Disposition": f'attachment; filename="{name}"', "Vary": VARY},
         )
     return LeaderboardOut.model_validate(board)
+
+
+@router.get(
+    "/leaderboard/curves",
+    summary="Get a board's curves",
+    response_model=BoardCurvesOut,
+    responses=errors(401, 404, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
+)
+def get_curves(
+    session: SessionDep,
+    reader: ReaderDep,
+    response: Response,
+    snapshot: Annotated[str, Query(examples=["synthetic-otbench"])],
+    strategy: Strategy,
+    choice: ChoiceDep,
+    split: str = "all",
+    model: str | None = None,
+    benchmark: str | None = None,
+    scorer_version: str | None = None,
+    by: Annotated[Literal["whole", "model", "benchmark"], Query(description="One board, or one for each.")] = "whole",
+    format: Annotated[Literal["json", "csv"] | None, Query(description="Else what `Accept` asks for.")] = None,
+    accept: Annotated[str, Header(include_in_schema=False)] = "",
+) -> BoardCurvesOut | Response:
+    """Return what the board's plot draws, every point: the oracle, the uninformed reference, and every method's curve.
+
+    The oracle's and a method's accuracy hold from each relative budget up to the next; the reference is straight
+    between its points.
+    """
+    whole = get_leaderboard(
+        session,
+        snapshot=snapshot,
+        split=split,
+        strategy=strategy,
+        model=model,
+        benchmark=benchmark,
+        scorer_version=scorer_version,
+        reader=reader,
+    )
+    board = choose_rows(whole, choice)
+    curves = list_curves(session, board, list_keys(get_snapshot(session, snapshot), BoardKey(model, benchmark), by=by))
+    response.headers["Vary"] = VARY
+    if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):
+        headers = {
+            "Content-Disposition": f'attachment; filename="{snapshot}-{split}-{strategy}-curves.csv"',
+            "Vary": VARY,
+        }
+        return Response(format_curves(board, curves), media_type=f"{CSV_MEDIA_TYPE}; charset=utf-8", headers=headers)
+    return BoardCurvesOut.model_validate({"curves": curves, "snapshot": snapshot, "split": split, "strategy": strategy})

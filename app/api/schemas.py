@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 from app.evaluator.strategies import Strategy
 from app.services.submissions import SubmissionState
@@ -68,6 +68,7 @@ EXAMPLE_ROW: dict[str, JsonValue] = {
     "is_baseline": False,
     "is_verified": False,
     "flag_reason": None,
+    "code_url": None,
     "strategy": "fixed_budget",
     "n_settings": 20,
     "realised_potential": 0.3127,
@@ -493,6 +494,7 @@ class BoardRowOut(Answer):
     is_baseline: bool = Field(description="Marked by an organiser; ranked like any other method.")
     is_verified: bool = Field(description="Verified by an organiser.")
     flag_reason: str | None = Field(description="What an organiser says is wrong with it: it takes no rank.")
+    code_url: str | None = Field(description="Where the method's code is; null as long as its team is anonymous.")
     strategy: Strategy
     n_settings: int
     realised_potential: float | None
@@ -556,6 +558,32 @@ class LeaderboardOut(Answer):
             }
         },
     )
+
+
+class BoardCurveOut(Answer):
+    """One line of a board's plot: accuracies at rising relative budgets, both fractions."""
+
+    model: str | None
+    benchmark: str | None
+    line: str = Field(description="`oracle`, `uninformed` or `method`.")
+    submission_id: str | None
+    method: str | None
+    beta: list[float]
+    accuracy: list[float]
+
+    @field_validator("beta", "accuracy", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        return value.tolist() if hasattr(value, "tolist") else value
+
+
+class BoardCurvesOut(Answer):
+    """What a board's plot draws."""
+
+    snapshot: str
+    split: str
+    strategy: Strategy
+    curves: list[BoardCurveOut]
 
 
 class MethodOut(Answer):

@@ -120,6 +120,7 @@ def compare_submissions(session: Session, submission_ids: Sequence[str], *, acco
     details = _find_all(session, submission_ids, account=account)
     _check_targets(details)
     scores = [get_score(session, one.id, account=account) for one in details]
+    _check_versions(details, [score.scorer_version for score in scores])
     documents: list[Document] = [json.loads(score.text) for score in scores]
     replicates = _load_replicates(session, submission_ids, scorer_version=scores[0].scorer_version)
     boards = tuple(_compare_boards(submission_ids, documents, replicates))
@@ -199,6 +200,13 @@ def _check_targets(details: Sequence[SubmissionDetails]) -> None:
     raise DifferentTargetsError(
         f"Only submissions of one snapshot, split and strategy can be compared: {told}.", problems=problems
     )
+
+
+def _check_versions(details: Sequence[SubmissionDetails], versions: Sequence[str]) -> None:
+    """Figures of two scorer versions are never compared (mteb#5228)."""
+    if len(set(versions)) > 1:
+        told = "; ".join(f"{one.id} by {version}" for one, version in zip(details, versions, strict=True))
+        raise DifferentTargetsError(f"The submissions were scored by different versions: {told}.")
 
 
 def _load_replicates(

@@ -23,7 +23,7 @@ from app.evaluator.scoring import NO_POTENTIAL
 from app.evaluator.strategies import Strategy
 from app.files.csv_fields import format_field
 from app.services.accounts import Identity
-from app.services.anonymity import is_anonymous, shown_team
+from app.services.anonymity import is_anonymous, shown_link, shown_team
 from app.services.board_versions import get_board_version
 from app.services.measurements import labels_hidden
 from app.services.question_counts import count_questions
@@ -64,6 +64,7 @@ class BoardRow:
     is_baseline: bool
     is_verified: bool
     flag_reason: str | None
+    code_url: str | None
     strategy: Strategy
     n_settings: int
     realised_potential: float | None
@@ -283,6 +284,7 @@ CSV_COLUMNS = (
     "is_baseline",
     "is_verified",
     "flag_reason",
+    "code_url",
     "n_settings",
     "realised_potential",
     "realised_potential_low",
@@ -396,6 +398,7 @@ def select_standing(
             models.Method.name.label("method"),
             (models.Method.is_control | models.Team.is_control).label("is_control"),
             models.Method.is_baseline,
+            shown_link(models.Method.code_url, reader, now=now).label("code_url"),
             shown_team(reader, now=now).label("team"),
             is_anonymous(now).label("is_anonymous"),
             submission.version,

@@ -1,30 +1,48 @@
-"""The board's page: which view is asked for, its figure, and its rows with what they mean in words."""
+"""The board's page: which view is asked for, its figure, and the rows that it shows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlencode
 
+import plotly.graph_objects as go
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.evaluator.curves import StepSeries
 from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
-from app.plots.captions import STRATEGY_ADJECTIVES, Caption, describe_data, describe_oracle, describe_realised
-from app.plots.palette import CONTROL_STYLE, METHOD_STYLES, LineStyle, pick_method_style
-from app.plots.traces import FrontierLines, MethodLine, OperatingPoint
+from app.plots.palette import LineStyle
 from app.services.accounts import Identity
-from app.services.board_lines import WHOLE, BoardKey, list_frontiers, list_operating_points
-from app.services.leaderboard import BoardRow, Leaderboard, get_leaderboard, list_board_curves
+from app.services.board_lines import WHOLE, BoardKey, list_frontiers
+from app.services.board_views import Baselines, choose_rows
+from app.services.comparison import MOST
+from app.services.leaderboard import BoardRow, Leaderboard, get_leaderboard
 from app.services.measurements import is_closed
 from app.services.release import ReleasedFrontier
 from app.services.snapshots import get_snapshot, list_snapshots, list_splits
-from app.web.figures import FigureView, load_lines, show_board_figure
-from app.web.formatting import RANK_REASONS, hundredths, percent, points, split_title
+from app.web.board_columns import ColumnHead, list_choices, list_heads
+from app.web.board_figures import DrawnRows, describe_figure, draw_figure
+from app.web.board_query import BoardQuery, By
+from app.web.board_rows import (
+    BoardItem,
+    SubBoard,
+    describe_ranks,
+    describe_row,
+    describe_scale,
+    pick_styles,
+    scale_bar,
+    scale_start,
+    show_swatch,
+)
+from app.web.figures import FigureView
+from app.web.formatting import plural, split_title
 
+ROWS_PER_PAGE = 100
+MOST_DRAWN = 100
+NO_FILTERS = {"q": "", "verified": False, "code": False, "baselines": Baselines.SHOWN, "since": None, "until": None}
 EXPLANATIONS = {
     Strategy.DYNAMIC_ROUTING: "Before anything is generated, decides question by question whether the model thinks.",
     Strategy.FIXED_BUDGET: "Before anything is generated, gives each question a cap on its thinking tokens.",
@@ -33,22 +51,12 @@ EXPLANATIONS = {
 
 
 @dataclass(frozen=True)
-class BoardQuery:
-    """The view an address asks for; None where it leaves the choice to the page."""
+class Link:
+    """Words that lead to another view; `is_current` for the one that is shown."""
 
-    snapshot: str | None = None
-    split: str | None = None
-    strategy: Strategy = Strategy.DYNAMIC_EARLY_EXIT
-    model: str | None = None
-    benchmark: str | None = None
-    axis: str = "linear"
-    scorer_version: str | None = None
-
-    def address(self, path: str = "/", **changes: str | None) -> str:
-        """Return the address of this view, or of the one with these changes."""
-        shown = {**vars(self), **changes}
-        parameters = {name: value for name, value in shown.items() if value and (name, value) != ("axis", "linear")}
-        return f"{path}?{urlencode(parameters)}"
+    text: str
+    address: str
+    is_current: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,35 +68,28 @@ class StrategyTab:
 
 
 @dataclass(frozen=True)
-class SwatchStyle:
-    """How a method's line is drawn in its row: the style sheet's class for the colour, dashes in pixels."""
+class View:
+    """What a view shows: the whole board, the rows of it that are chosen, those of them on the page, all in styles."""
 
-    css_class: str
-    dash: str | None
+    query: BoardQuery
+    snapshot: models.Snapshot
+    whole: Leaderboard
+    chosen: Leaderboard
+    shown: tuple[BoardRow, ...]
+    styles: Mapping[str, LineStyle]
+    n_pages: int
 
-
-@dataclass(frozen=True)
-class Bar:
-    """A realised potential on the board's common scale, in hundredths of the bar's length.
-
-    The interval's ends are None until there is one.
-    """
-
-    start: float
-    width: float
-    zero: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class BoardItem:
-    """A row with its line's style, its bar (None without a realised potential) and its figures in words."""
-
-    row: BoardRow
-    style: SwatchStyle
-    bar: Bar | None
-    sentences: tuple[str, ...]
+    @property
+    def drawn(self) -> DrawnRows:
+        """What the figure draws: the rows on the page, best first, as many as it can bear."""
+        on_page = {row.submission_id for row in self.shown}
+        rows = [row for row in self.whole.rows if row.submission_id in on_page]
+        pinned = [row for row in rows if row.submission_id in self.query.pin]
+        others = [row for row in rows if row.submission_id not in self.query.pin]
+        drawn = {row.submission_id for row in [*pinned, *others][:MOST_DRAWN]}
+        kept = tuple(row for row in rows if row.submission_id in drawn)
+        is_part = len(kept) < len(self.chosen.rows)
+        return DrawnRows(self.whole, replace(self.whole, rows=kept), self.styles, is_part=is_part)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class BoardPage:
     """Everything the board's template shows.
 
     `figure` is None where `is_preparing` (the frontiers are being computed) or where the split has no question here.
+    `hidden` are the parameters of the view that the form of the rows sends along.
     """
 
     query: BoardQuery
@@ -108,10 +110,21 @@ class BoardPage:
     benchmarks: tuple[tuple[str, str], ...]
     is_preparing: bool
     figure: FigureView | None
+    figure_links: tuple[tuple[Link, ...], ...]
+    heads: tuple[ColumnHead, ...]
+    column_choices: tuple[tuple[str, str, bool], ...]
     rows: tuple[BoardItem, ...]
+    summary: str
+    is_filtered: bool
+    pages: tuple[Link, ...]
     ranks: str
     bar_scale: str
-    axis_address: str
+    most_compared: int
+    hidden: Mapping[str, Mapping[str, str]]
+    plain_address: str
+    unpinned_address: str
+    open_address: str
+    canonical_address: str
     successor_address: str
     csv_address: str
     json_address: str
@@ -119,65 +132,240 @@ class BoardPage:
     submit_command: str
 
 
-def load_board_page(
-    session: Session, query: BoardQuery, *, reader: Identity | None, server: str, data_dir: Path
-) -> BoardPage | None:
-    """Return the board that `query` asks for as `reader` may see it, or None where no snapshot is frozen yet.
-
-    `server` is the address under which the reader knows this one.
+def find_view(session: Session, query: BoardQuery, *, reader: Identity | None) -> View | None:
+    """Return what `query` asks for as `reader` may see it, or None where no snapshot is frozen yet.
 
     Without a choice it is the newest frozen snapshot, and of its splits the test split, unless nothing is scored there.
+    An open row is on the page that is shown, unless another page is asked for.
     """
-    frozen = [found for found in list_snapshots(session) if found.is_frozen]
-    if query.snapshot is None and not frozen:
-        return None
-    snapshot = get_snapshot(session, query.snapshot) if query.snapshot else frozen[0]
-    splits = list_splits(session, snapshot)
-    split = query.split or choose_split(snapshot, splits)
+    snapshot = get_snapshot(session, query.snapshot) if query.snapshot else None
+    if snapshot is None:
+        frozen = [found for found in list_snapshots(session) if found.is_frozen]
+        if not frozen:
+            return None
+        snapshot = frozen[0]
+    split = query.split or choose_split(snapshot, list_splits(session, snapshot))
     query = replace(query, snapshot=snapshot.name, split=split)
-    board = get_leaderboard(
+    whole = get_leaderboard(
         session,
         snapshot=snapshot.name,
         split=split,
         strategy=query.strategy,
         model=query.model,
         benchmark=query.benchmark,
-        reader=reader,
         scorer_version=query.scorer_version,
+        reader=reader,
     )
-    key = BoardKey(query.model, query.benchmark)
-    frontier = list_frontiers(session, snapshot, split=split, board=key).get(query.strategy)
-    whole = list_frontiers(session, snapshot, split=split, board=WHOLE)
-    curves = list_board_curves(session, board)
-    ids = [row.submission_id for row in board.rows]
-    points_of = list_operating_points(session, ids, board=key, scorer_version=board.scorer_version)
+    by_id = {row.submission_id: row for row in whole.rows}
+    query = replace(query, pin=tuple(one for one in query.pin if one in by_id))
+    chosen = choose_rows(whole, query.choice)
+    pinned = [row for row in whole.rows if row.submission_id in query.pin]
+    others = [row for row in chosen.rows if row.submission_id not in query.pin]
+    n_pages = 1 if query.rows == "all" else max(math.ceil(len(others) / ROWS_PER_PAGE), 1)
+    query = replace(query, page=min(_find_page(query, others), n_pages))
+    if query.rows != "all":
+        others = others[(query.page - 1) * ROWS_PER_PAGE : query.page * ROWS_PER_PAGE]
+    shown = (*pinned, *others)
+    on_page = {row.submission_id for row in shown}
+    styles = pick_styles([row for row in whole.rows if row.submission_id in on_page], query.pin)
+    return View(query, snapshot, whole, chosen, shown, styles, n_pages)
+
+
+def load_board_page(
+    session: Session, query: BoardQuery, *, reader: Identity | None, server: str, data_dir: Path
+) -> BoardPage | None:
+    """Return the page of a view, or None where no snapshot is frozen yet.
+
+    `server` is the address under which the reader knows this one.
+    """
+    view = find_view(session, query, reader=reader)
+    if view is None:
+        return None
+    query, snapshot, board = view.query, view.snapshot, view.whole
+    frozen = [found for found in list_snapshots(session) if found.is_frozen]
+    frontier = find_frontier(session, view)
     figure = None
     if frontier is not None:
-        is_log = query.axis == "log"
-        lines = load_lines(session, snapshot, frontier, data_dir=data_dir, is_log=is_log)
-        figure = draw_board(board, frontier, lines=lines, curves=curves, points_of=points_of, is_log=is_log)
-    rest = {name: value for name, value in vars(query).items() if name != "axis" and value}
+        figure = describe_figure(session, query, view.drawn, frontier, data_dir=data_dir)
+    whole = list_frontiers(session, snapshot, split=board.split, board=WHOLE)
+    rest = _rest_parameters(query)
     return BoardPage(
         query=query,
         board=board,
         explanation=EXPLANATIONS[query.strategy],
-        tabs=tuple(StrategyTab(strategy, query.address(strategy=strategy.value)) for strategy in Strategy),
+        tabs=tuple(StrategyTab(one, query.address(strategy=one, pin=(), open=(), page=1)) for one in Strategy),
         snapshots=tuple((found.name, found.title) for found in frozen),
-        splits=tuple((name, split_title(name).capitalize()) for name in splits),
+        splits=tuple((name, split_title(name).capitalize()) for name in list_splits(session, snapshot)),
         models=name_choices("All models", snapshot.manifest["models"]),
         benchmarks=name_choices("All benchmarks", snapshot.manifest["benchmarks"]),
         is_preparing=query.strategy not in whole,
         figure=figure,
-        rows=show_rows(board.rows),
+        figure_links=link_figures(query),
+        heads=list_heads(query),
+        column_choices=list_choices(query),
+        rows=show_items(session, view, reader=reader),
+        summary=describe_choice(view),
+        is_filtered=query.choice != BoardQuery(sort=query.sort).choice,
+        pages=link_pages(view),
         ranks=describe_ranks(board),
         bar_scale=describe_scale(board.rows),
-        axis_address=query.address(axis="linear" if query.axis == "log" else "log"),
+        most_compared=MOST,
+        hidden=list_hidden(query),
+        plain_address=query.address(**NO_FILTERS),
+        unpinned_address=query.address(pin=()),
+        open_address=query.address(open=()),
+        canonical_address=query.address(),
         successor_address=BoardQuery(board.superseded_by, strategy=query.strategy).address(),
         csv_address=f"/api/v1/leaderboard?{urlencode({**rest, 'format': 'csv'})}",
         json_address=f"/api/v1/leaderboard?{urlencode(rest)}",
-        submit_address=query.address("/submit", model=None, benchmark=None, axis=None),
+        submit_address=BoardQuery(query.snapshot, query.split, query.strategy).address("/submit"),
         submit_command=write_submit_command(query, server=server),
     )
+
+
+def load_board_figure(
+    session: Session, query: BoardQuery, *, reader: Identity | None, data_dir: Path
+) -> go.Figure | None:
+    """Return the picture of a view, or None where its frontier is not stored."""
+    view = find_view(session, query, reader=reader)
+    frontier = find_frontier(session, view) if view else None
+    if view is None or frontier is None:
+        return None
+    return draw_figure(session, view.query, view.drawn, frontier, data_dir=data_dir)
+
+
+def find_frontier(session: Session, view: View) -> ReleasedFrontier | None:
+    """Return the stored frontier of a view's board."""
+    key = BoardKey(view.query.model, view.query.benchmark)
+    return list_frontiers(session, view.snapshot, split=view.whole.split, board=key).get(view.query.strategy)
+
+
+def load_open_row(
+    session: Session, query: BoardQuery, submission_id: str, *, reader: Identity | None
+) -> BoardItem | None:
+    """Return one row of a view, opened, or None where the submission does not stand on its board."""
+    view = find_view(session, replace(query, open=(submission_id,)), reader=reader)
+    if view is None:
+        return None
+    return next((item for item in show_items(session, view, reader=reader) if item.is_open), None)
+
+
+def show_items(session: Session, view: View, *, reader: Identity | None) -> tuple[BoardItem, ...]:
+    """Return the rows of the page with their styles, bars on the whole board's scale, and what of them is open."""
+    query, low = view.query, scale_start(view.whole.rows)
+    items = []
+    for row in view.shown:
+        is_open = row.submission_id in query.open
+        others = tuple(one for one in query.open if one != row.submission_id)
+        items.append(
+            BoardItem(
+                row=row,
+                style=show_swatch(view.styles[row.submission_id]),
+                bar=scale_bar(row, low),
+                is_pinned=row.submission_id in query.pin,
+                is_open=is_open,
+                sentences=describe_row(row) if is_open else (),
+                sub_boards=list_sub_boards(session, view, row, reader=reader) if is_open else (),
+                close_address=query.address(open=others) if is_open else "",
+                link=f"{link_row(query, row)}#row-{row.submission_id}" if is_open else "",
+            )
+        )
+    return tuple(items)
+
+
+def link_row(query: BoardQuery, row: BoardRow) -> str:
+    """Return the address of a row that stays, whatever else the view shows."""
+    board = BoardQuery(query.snapshot, query.split, query.strategy, query.model, query.benchmark)
+    return board.address(open=(row.submission_id,))
+
+
+def list_sub_boards(session: Session, view: View, row: BoardRow, *, reader: Identity | None) -> tuple[SubBoard, ...]:
+    """Return where a row stands on the boards of single models, or on one model's board of single benchmarks."""
+    query = view.query
+    if query.model is not None and query.benchmark is not None:
+        return ()
+    word = "model" if query.model is None else "benchmark"
+    found = []
+    for item in view.snapshot.manifest[f"{word}s"]:
+        narrower = replace(query, **{word: item["name"]})
+        board = get_leaderboard(
+            session,
+            snapshot=view.snapshot.name,
+            split=view.whole.split,
+            strategy=query.strategy,
+            model=narrower.model,
+            benchmark=narrower.benchmark,
+            scorer_version=view.whole.scorer_version,
+            reader=reader,
+        )
+        one = next((one for one in board.rows if one.submission_id == row.submission_id), None)
+        bar = None if one is None else scale_bar(one, scale_start(board.rows))
+        address = narrower.address(open=(row.submission_id,), page=1)
+        found.append(SubBoard(item.get("title") or item["name"], one, bar, f"{address}#row-{row.submission_id}"))
+    return tuple(found)
+
+
+def describe_choice(view: View) -> str:
+    """Return which rows are shown, in words."""
+    n_all, n_chosen = len(view.whole.rows), len(view.chosen.rows)
+    told = plural(n_all, "row") if n_chosen == n_all else f"{n_chosen:,} of {plural(n_all, 'row')}"
+    if view.n_pages > 1:
+        told += f", page {view.query.page} of {view.n_pages}"
+    return f"{told}."
+
+
+def link_figures(query: BoardQuery) -> tuple[tuple[Link, ...], ...]:
+    """Return the links that change the figure, in groups."""
+    is_log, is_frontier = query.is_log, query.lines == "frontier"
+    axis = Link("Linear axis" if is_log else "Logarithmic axis", query.address(axis="linear" if is_log else "log"))
+    bands = Link(
+        "Hide intervals" if query.intervals else "Show intervals", query.address(intervals=not query.intervals)
+    )
+    lines = Link(
+        "All methods" if is_frontier else "Only the frontier of the methods",
+        query.address(lines="all" if is_frontier else "frontier"),
+    )
+    titles = {By.WHOLE: "One plot", By.MODEL: "By model", By.BENCHMARK: "By benchmark"}
+    by = tuple(Link(title, query.address(by=one), one is query.by) for one, title in titles.items())
+    return ((axis, bands, *((lines,) if query.by is By.WHOLE else ())), by)
+
+
+def link_pages(view: View) -> tuple[Link, ...]:
+    """Return the links to the pages of rows, and to all of them; none where one page has all."""
+    query = view.query
+    if query.rows == "all":
+        paged = Link("In pages", query.address(rows="paged", page=1))
+        return (paged,) if len(view.chosen.rows) > ROWS_PER_PAGE else ()
+    if view.n_pages == 1:
+        return ()
+    pages = [Link(str(n), query.address(page=n, open=()), n == query.page) for n in range(1, view.n_pages + 1)]
+    return (*pages, Link("Show all", query.address(rows="all", page=1)))
+
+
+def list_hidden(query: BoardQuery) -> dict[str, dict[str, str]]:
+    """Return what each form of the page sends along: the rest of the view, without what the form itself asks for."""
+    own = {
+        "pickers": ("snapshot", "split", "model", "benchmark", "pin", "open", "page"),
+        "filters": ("q", "verified", "code", "baselines", "since", "until", "page", "open"),
+        "columns": ("columns",),
+        "rows": ("pin", "page"),
+    }
+    shown = query.parameters()
+    return {form: {name: value for name, value in shown.items() if name not in names} for form, names in own.items()}
+
+
+def _find_page(query: BoardQuery, rows: Sequence[BoardRow]) -> int:
+    if query.page == 1 and query.open:
+        place = next((idx for idx, row in enumerate(rows) if row.submission_id in query.open), 0)
+        return place // ROWS_PER_PAGE + 1
+    return query.page
+
+
+def _rest_parameters(query: BoardQuery) -> dict[str, str]:
+    """Return what REST takes of a view: its board, its rows and their order."""
+    shown = query.parameters()
+    names = ("snapshot", "split", "strategy", "model", "benchmark", "scorer_version", "q", "verified", "code")
+    return {name: shown[name] for name in (*names, "baselines", "since", "until", "sort") if name in shown}
 
 
 def choose_split(snapshot: models.Snapshot, splits: Sequence[str]) -> str:
@@ -196,158 +384,4 @@ def write_submit_command(query: BoardQuery, *, server: str) -> str:
     return (
         f"otboard submit actions.parquet --server {server} --snapshot {query.snapshot} "
         f"--strategy {query.strategy} --split {query.split} --method NAME"
-    )
-
-
-def draw_board(
-    board: Leaderboard,
-    frontier: ReleasedFrontier,
-    *,
-    lines: FrontierLines,
-    curves: Mapping[str, StepSeries],
-    points_of: Mapping[str, tuple[OperatingPoint, ...]],
-    is_log: bool,
-) -> FigureView:
-    """Return the board's figure: every method's curve, titled by what the best one realises."""
-    methods = [
-        MethodLine(row.method, curves[row.submission_id], style, points_of.get(row.submission_id, ()))
-        for row, style in zip(board.rows, pick_styles(board.rows), strict=True)
-        if row.submission_id in curves
-    ]
-    caption = Caption(
-        title=describe_best(board.rows, lines),
-        subtitle=describe_data(
-            snapshot=board.snapshot,
-            split=board.split,
-            place=describe_place(frontier),
-            n_questions=None,
-            kind=board.kind,
-        ),
-    )
-    name = "-".join(
-        part for part in (board.snapshot, board.split, board.strategy, board.model, board.benchmark) if part
-    )
-    return show_board_figure(lines, methods, caption=caption, download_name=name, is_log=is_log)
-
-
-def describe_best(rows: Sequence[BoardRow], lines: FrontierLines) -> str:
-    """Return the title: what the best method that is no control realises, else what the oracle reaches."""
-    best = next((row for row in rows if not row.is_control and row.realised_potential is not None), None)
-    if best is None or best.realised_potential is None:
-        return describe_oracle(lines.strategy, lines.beta_match)
-    if best.realised_potential < 0:
-        return f"No method beats the best mix of constant {STRATEGY_ADJECTIVES[lines.strategy]} policies yet"
-    return describe_realised(best.method, best.strategy, best.realised_potential)
-
-
-def describe_place(frontier: ReleasedFrontier) -> str:
-    """Return which cells a board is made of, and how many questions the smallest has."""
-    questions = f"{frontier.min_questions:,} question{'' if frontier.min_questions == 1 else 's'}"
-    if frontier.model and frontier.benchmark:
-        return f"{frontier.model} on {frontier.benchmark}, {questions}"
-    whole = frontier.model or frontier.benchmark
-    cells = f"{frontier.n_cells} cell{'' if frontier.n_cells == 1 else 's'} of at least {questions}"
-    return f"{whole}, {cells}" if whole else cells
-
-
-def pick_styles(rows: Sequence[BoardRow]) -> list[LineStyle]:
-    """Return the line style of each row: controls are pale, the methods take the styles in the board's order."""
-    styles, n_methods = [], 0
-    for row in rows:
-        styles.append(CONTROL_STYLE if row.is_control else pick_method_style(n_methods))
-        n_methods += not row.is_control
-    return styles
-
-
-def show_rows(rows: Sequence[BoardRow]) -> tuple[BoardItem, ...]:
-    """Return the rows with their styles, bars on one scale, and sentences."""
-    low = scale_start(rows)
-    return tuple(
-        BoardItem(row, show_swatch(style), scale_bar(row, low), describe_row(row))
-        for row, style in zip(rows, pick_styles(rows), strict=True)
-    )
-
-
-def show_swatch(style: LineStyle) -> SwatchStyle:
-    """Return how a line style is drawn in a row."""
-    dash = None if style.dash == "solid" else style.dash.replace("px", "").replace(",", " ")
-    idx = METHOD_STYLES.index(style) if style in METHOD_STYLES else None
-    return SwatchStyle("method-pale" if idx is None else f"method-{idx}", dash)
-
-
-def scale_start(rows: Sequence[BoardRow]) -> float:
-    """Return where the bars' common scale begins: at the lowest bar's or interval's end, or at 0 if none is below."""
-    ends = [end for row in rows for end in (row.realised_potential, row.realised_potential_low)]
-    return min([0.0, *(end for end in ends if end is not None)])
-
-
-def describe_scale(rows: Sequence[BoardRow]) -> str:
-    """Return the bars' scale in words."""
-    return f"bar from {hundredths(scale_start(rows), 0)} to 100"
-
-
-def scale_bar(row: BoardRow, start: float) -> Bar | None:
-    """Return the bar from 0 to a realised potential with its interval, on a scale from `start` to 1."""
-    if row.realised_potential is None:
-        return None
-    zero, end = (100 * (value - start) / (1 - start) for value in (0.0, row.realised_potential))
-    low, high = (
-        None if value is None else round(100 * (value - start) / (1 - start), 2)
-        for value in (row.realised_potential_low, row.realised_potential_high)
-    )
-    return Bar(
-        start=round(min(zero, end), 2),
-        width=round(max(abs(end - zero), 0.6), 2),
-        zero=round(zero, 2),
-        low=low,
-        high=high,
-    )
-
-
-def describe_ranks(board: Leaderboard) -> str:
-    """Return in a sentence or two what the ranks of a board are."""
-    if all(row.rank is None for row in board.rows):
-        return "Nobody has a rank here."
-    if board.ranks_are_provisional:
-        return "Provisional rank, by point estimate: intervals are being computed."
-    return (
-        "Methods whose difference the data cannot tell from zero share a rank. "
-        "The line across a bar is the 95\N{NO-BREAK SPACE}% interval."
-    )
-
-
-def describe_row(row: BoardRow) -> tuple[str, ...]:
-    """Return a row's figures as sentences."""
-    above = row.area - row.uninformed_area
-    side = "above" if above >= 0 else "below"
-    sentences = [
-        *describe_interval(row),
-        f"Over all budgets its accuracy lies {points(row.gap)} below the oracle’s and {points(abs(above))} {side} the "
-        f"best mix of constant policies.",
-        describe_matching(row),
-        f"At a quarter, half and three quarters of the tokens it is right {percent(row.accuracy_25)}, "
-        f"{percent(row.accuracy_50)} and {percent(row.accuracy_75)} of the time, at best {percent(row.max_accuracy)}.",
-    ]
-    if row.best_e3 is not None:
-        sentences.append(f"Its best efficiency score E³ is {row.best_e3:.3f} (full thinking has 1).")
-    if row.rank_reason is not None:
-        sentences.append(RANK_REASONS.get(row.rank_reason, row.rank_reason))
-    return tuple(sentences)
-
-
-def describe_interval(row: BoardRow) -> tuple[str, ...]:
-    """Return the interval of a row's realised potential as a sentence, or nothing until there is one."""
-    if row.realised_potential_low is None or row.realised_potential_high is None:
-        return ()
-    low, high = percent(row.realised_potential_low), percent(row.realised_potential_high)
-    return (f"Its realised potential has a 95\N{NO-BREAK SPACE}% interval from {low} to {high}.",)
-
-
-def describe_matching(row: BoardRow) -> str:
-    """Return at which share of the tokens the method matches full thinking, in words."""
-    if row.beta_match is None:
-        return "It never reaches full-thinking accuracy."
-    return (
-        f"It reaches full-thinking accuracy with {percent(row.beta_match)} of the tokens and so saves "
-        f"{percent(row.tokens_saved)} of them."
     )

@@ -99,12 +99,20 @@ def read_frontier(row: ReleasedFrontier) -> FrontierLines:
 
 
 def show_board_figure(
-    lines: FrontierLines, methods: Sequence[MethodLine], *, caption: Caption, download_name: str, is_log: bool
+    lines: FrontierLines,
+    methods: Sequence[MethodLine],
+    *,
+    caption: Caption,
+    download_name: str,
+    is_log: bool = False,
+    source: str = "",
+    csv: str = "",
 ) -> FigureView:
-    """Return the figure of one board."""
+    """Return the figure of one board; one that has a `source` is not drawn here."""
     uninformed = ReducedSteps(lines.uninformed_beta, lines.uninformed_accuracy)
     curves: list[tuple[str, Steps]] = [("Oracle", lines.oracle), ("Uninformed", uninformed)]
     curves += [(method.name, method.steps) for method in methods]
+    drawn = "" if source else dump_figure(build_board_figure(lines, methods, caption=caption, is_log=is_log))
     return FigureView(
         name="board-figure",
         download_name=download_name,
@@ -112,7 +120,9 @@ def show_board_figure(
         key=describe_markers(lines),
         sentence=_describe_board(lines, methods),
         table=_tabulate(curves),
-        json=dump_figure(build_board_figure(lines, methods, caption=caption, is_log=is_log)),
+        json=drawn,
+        source=source,
+        csv=csv,
     )
 
 

@@ -11,13 +11,11 @@ from app.evaluator.measurements import ALL_SPLITS
 from app.evaluator.strategies import Strategy
 from app.services import publishing, scoring, submissions
 from app.services.accounts import act_for_team
-from app.services.demo_progress import find_demo_progress
 from app.services.methods import get_methods
 from app.services.operating_rows import Order, SortKey
 from app.services.snapshot_summaries import list_summaries
 from app.services.submission_forms import SubmissionForm, ValidationForm
 from app.services.withheld import release_submission
-from app.web.board_page import BoardQuery, load_board_page
 from app.web.security import AccountDep, ConfigDep, FormDep, OrganiserDep, ReaderDep, SessionDep
 from app.web.snapshot_page import SnapshotQuery, load_snapshot_page
 from app.web.static import static_file
@@ -30,21 +28,6 @@ router = APIRouter(include_in_schema=False)
 
 Axis = Literal["linear", "log"]
 Cursor = Annotated[str | None, Query()]
-
-
-def read_board_query(
-    snapshot: str = "",
-    split: str = "",
-    strategy: Strategy = Strategy.DYNAMIC_EARLY_EXIT,
-    model: str = "",
-    benchmark: str = "",
-    axis: Axis = "linear",
-    scorer_version: str = "",
-) -> BoardQuery:
-    """Return the view an address asks for; a form that was sent as it stands has empty fields, which mean all."""
-    return BoardQuery(
-        snapshot or None, split or None, strategy, model or None, benchmark or None, axis, scorer_version or None
-    )
 
 
 def read_snapshot_query(split: str = "", model: str = "", benchmark: str = "", axis: Axis = "linear") -> SnapshotQuery:
@@ -63,22 +46,6 @@ def read_board_choice(
 ) -> BoardChoice:
     """Return which of a submission's boards an address asks for, and how its settings are listed."""
     return BoardChoice(model or None, benchmark or None, axis, sort, order, settings, scorer_version or None)
-
-
-@router.get("/")
-def show_board(
-    request: Request,
-    reader: ReaderDep,
-    session: SessionDep,
-    config: ConfigDep,
-    query: Annotated[BoardQuery, Depends(read_board_query)],
-) -> Response:
-    """Show the board."""
-    server = str(request.base_url).rstrip("/")
-    page = load_board_page(session, query, reader=reader, server=server, data_dir=config.data_dir)
-    demo = find_demo_progress(config.data_dir)
-    running = demo if demo is not None and demo.state == "running" else None
-    return render_page(request, "board.html" if page else "no_board.html", reader=reader, page=page, demo=running)
 
 
 @router.get("/snapshots")

@@ -24,7 +24,8 @@ from app.services.question_counts import count_questions
 from app.services.release import ReleasedFrontier
 from app.services.snapshot_summaries import SnapshotSummary, get_summary
 from app.services.snapshots import get_snapshot
-from app.web.board_page import choose_split, describe_place, name_choices
+from app.web.board_figures import describe_place
+from app.web.board_page import choose_split, name_choices
 from app.web.datasheet import Datasheet, read_datasheet
 from app.web.figures import FigureView, load_lines, show_frontiers_figure
 from app.web.formatting import split_title

@@ -35,7 +35,7 @@ from app.services.submissions import (
     may_organise,
 )
 from app.services.waiting import find_wait
-from app.web.board_page import describe_place
+from app.web.board_figures import describe_place
 from app.web.figures import FigureView, load_lines, show_board_figure
 from app.web.formatting import percent, points
 from app.web.panels import KeyEntry

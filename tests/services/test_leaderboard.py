@@ -37,6 +37,7 @@ ROW = BoardRow(
     is_baseline=False,
     is_verified=False,
     flag_reason=None,
+    code_url=None,
     strategy=Strategy.FIXED_BUDGET,
     n_settings=1,
     realised_potential=0.5,

@@ -21,6 +21,9 @@ REST_BOARD = BOARD.replace("/?", "/leaderboard?")
 PAGES = {
     "board": BOARD,
     "cell": f"{BOARD}&model=alpha&benchmark=math",
+    "by-model": f"{BOARD}&by=model&intervals=1",
+    "frontier-log": f"{BOARD}&lines=frontier&axis=log&intervals=1&open={{id}}",
+    "compare": "/compare?submissions={id},{other}",
     "empty-board": "/?snapshot=small&split=all&strategy=fixed_budget",
     "snapshot": "/snapshots/small",
     "submission": "/submissions/{id}",
@@ -46,7 +49,7 @@ def test_pages_are_drawn_without_fault_inside_the_window(site: Any, visit: Open,
     ARTEFACTS.mkdir(exist_ok=True)
     visited = visit("/about", width=width, scheme=scheme)
     for name, path in PAGES.items():
-        visited.page.goto(site.url + path.format(id=_find_id(site)))
+        visited.page.goto(site.url + path.format(id=_find_id(site), other=_find_id(site, "oracle")))
         expect(visited.page.locator("h1")).to_have_count(1)
         if visited.page.locator(".plot").count():
             visited.page.wait_for_selector(".plot .main-svg")
@@ -140,16 +143,46 @@ def test_choosing_applies_at_once_and_stands_in_the_address(visit: Open) -> None
 
 
 def test_a_row_opens_in_place(visit: Open) -> None:
-    page = visit(BOARD).page
-    detail = page.locator("tr.detail").nth(1)
-    assert detail.is_hidden()
-    button = page.get_by_role("button", name="in words").nth(1)
-    button.click()
+    visited = visit(BOARD)
+    page = visited.page
+    link = page.get_by_role("link", name="in words").nth(1)
+    row = page.locator("tr.row").nth(1)
+    detail = page.locator("tr.detail")
+    assert detail.count() == 0
+    link.click()
     expect(detail).to_be_visible()
-    expect(button).to_have_attribute("aria-expanded", "true")
+    expect(link).to_have_attribute("aria-expanded", "true")
     expect(detail).to_contain_text("below the oracle’s")
-    button.click()
-    assert detail.is_hidden()
+    assert row.evaluate("row => row.nextElementSibling.classList.contains('detail')")
+    link.click()
+    expect(detail).to_be_hidden()
+    assert visited.faults == []
+
+
+def test_a_row_and_its_line_light_up_together(visit: Open) -> None:
+    page = visit(BOARD).page
+    row = page.locator("tr.row", has_text="patience")
+    row.hover()
+    expect(page.locator(".plot.linking .scatterlayer .trace.linked")).to_have_count(1)
+    page.locator("h1").hover()
+    expect(page.locator(".plot.linking")).to_have_count(0)
+
+
+def test_rows_are_picked_and_compared_without_scripts(site: Any, visit: Open) -> None:
+    page = visit(BOARD, has_scripts=False).page
+    for method in ("patience", "oracle"):
+        page.locator("tr.row", has_text=method).last.get_by_label("pick").check()
+    page.get_by_role("button", name="Pin those picked to the top").click()
+    assert page.locator("tr.pinned").count() == 2
+    page.get_by_role("button", name="Compare those picked").click()
+    expect(page.locator("h1")).to_have_text("2 submissions side by side")
+    page.go_back()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_label("Gap to the oracle").uncheck()
+    page.get_by_role("button", name="Show these").click()
+    expect(page.locator(".board thead")).not_to_contain_text("Gap")
+    page.locator(".board thead").get_by_role("link", name="Area").click()
+    assert "sort=area" in page.url
 
 
 def test_the_plot_is_downloaded_with_its_captions(visit: Open, tmp_path: Path) -> None:
@@ -170,8 +203,8 @@ def test_the_plot_is_downloaded_with_its_captions(visit: Open, tmp_path: Path) -
 def test_everything_but_the_plot_works_without_scripts(visit: Open) -> None:
     page = visit(BOARD, has_scripts=False).page
     assert page.get_by_text("The plot is drawn by a script.").is_visible()
+    page.get_by_role("link", name="in words").first.click()
     assert page.locator("tr.detail").first.is_visible()
-    assert page.get_by_role("button", name="in words").count() == 0
     assert page.get_by_role("button", name="Download as SVG").count() == 0
     page.get_by_text("The figure in words and numbers").click()
     assert page.locator(".figure table").is_visible()

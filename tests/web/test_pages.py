@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from importlib.resources import files
 from typing import Any
@@ -89,10 +91,117 @@ def test_the_board_keeps_the_whole_view_in_its_address(site: Any) -> None:
 
 
 def test_operating_points_are_drawn_on_boards_of_one_cell_only(site: Any) -> None:
-    cell = site.get(f"{BOARD}&model=alpha&benchmark=math").text
+    figure = BOARD.replace("/?", "/figures/board?")
+    cell = site.get(f"{figure}&model=alpha&benchmark=math").text
     assert '"text":["1","2","3"]' in cell
-    for whole in (BOARD, f"{BOARD}&model=alpha", f"{BOARD}&benchmark=math"):
+    for whole in (figure, f"{figure}&model=alpha", f"{figure}&benchmark=math"):
         assert '"text":["1","2","3"]' not in site.get(whole).text
+
+
+def test_a_view_that_there_is_not_is_told_in_words(site: Any) -> None:
+    answer = site.get(f"{BOARD}&sort=luck&since=yesterday")
+    assert answer.status_code == 422
+    assert "is not one of rank" in answer.text
+    assert "is not a day, as in 2026-07-21" in answer.text
+    assert site.get(f"{BOARD}&model=gamma").status_code == 404
+
+
+def test_order_filters_and_pins_change_the_rows_and_no_rank(site: Any) -> None:
+    rows = site.get_json("/leaderboard?snapshot=small&split=test&strategy=dynamic_early_exit")["rows"]
+    ranks = {row["submission_id"]: _shown_rank(row) for row in rows}
+
+    def read(view: str) -> list[tuple[str, str]]:
+        text = site.get(BOARD + view).text
+        return re.findall(r'id="row-(\w+)">\s*<td class="rank">(?:<span[^>]*>)?([^<]+)', text)
+
+    assert read("") == list(ranks.items())
+    by_area = sorted(rows, key=lambda row: -row["area"])
+    assert [one for one, _ in read("&sort=area")] == [row["submission_id"] for row in by_area]
+    assert [one for one, _ in read("&sort=-area")] == [row["submission_id"] for row in by_area][::-1]
+    methods = [row["submission_id"] for row in rows if not row["is_control"]]
+    assert [one for one, _ in read("&baselines=hidden")] == methods
+    patience = _find_id(site, "patience")
+    assert [one for one, _ in read("&q=PATIENCE")] == [patience]
+    assert read(f"&pin={patience}")[0] == (patience, ranks[patience])
+    assert read(f"&pin={patience}&q=oracle")[0] == (patience, ranks[patience])
+    for view in ("&sort=area", "&baselines=hidden", "&q=patience", f"&pin={patience}"):
+        assert all(ranks[one] == rank for one, rank in read(view)), view
+        rest = site.get_json(f"/leaderboard?{BOARD[2:]}{'' if 'pin' in view else view}")["rows"]
+        assert {row["submission_id"] for row in rest} == {one for one, _ in read(view)}
+    assert "None of the board’s rows is like that" in site.get(f"{BOARD}&q=nobody").text
+
+
+def _shown_rank(row: Any) -> str:
+    if row["rank"] is None:
+        return "–"
+    return str(row["rank"]) if row["rank"] == row["last_rank"] else f"{row['rank']}–{row['last_rank']}"
+
+
+def test_the_figure_draws_what_the_view_shows(site: Any) -> None:
+    rows = site.get_json("/leaderboard?snapshot=small&split=test&strategy=dynamic_early_exit")["rows"]
+    figure = BOARD.replace("/?", "/figures/board?")
+
+    def draw(view: str) -> Any:
+        return site.get(figure + view).json()
+
+    def list_rows(drawn: Any) -> set[str]:
+        return {trace["meta"]["row"] for trace in drawn["data"] if trace.get("meta")}
+
+    assert list_rows(draw("")) == {row["submission_id"] for row in rows}
+    patience = _find_id(site, "patience")
+    assert list_rows(draw("&q=patience")) == {patience}
+    assert list_rows(draw("&lines=frontier")) <= {row["submission_id"] for row in rows if not row["is_control"]}
+    assert draw("&axis=log")["layout"]["xaxis"]["type"] == "log"
+    panels = draw("&by=model")
+    assert [a["text"] for a in panels["layout"]["annotations"] if a["name"] == "panel-title"] == ["alpha", "beta"]
+    whiskers = [t for t in draw("&intervals=1")["data"] if "interval" in str(t.get("text"))]
+    assert len(whiskers) == 2
+    assert site.get(f"{figure}&split=all&strategy=dynamic_routing").status_code in (200, 404)
+
+
+def test_the_curves_over_rest_are_those_that_are_drawn(site: Any) -> None:
+    path = f"/leaderboard/curves?{BOARD[2:]}"
+    shown = site.get_json(path)["curves"]
+    assert [curve["line"] for curve in shown[:3]] == ["oracle", "uninformed", "method"]
+    drawn = site.get(BOARD.replace("/?", "/figures/board?")).json()
+    patience = _find_id(site, "patience")
+    (curve,) = (one for one in shown if one["submission_id"] == patience)
+    (line,) = (t for t in drawn["data"] if t.get("meta") == {"row": patience})
+    assert line["y"][0] == round(100 * curve["accuracy"][0], 3)
+    assert line["y"][-1] == round(100 * curve["accuracy"][-1], 3)
+    text = httpx.get(f"{site.url}/api/v1{path}&by=model&format=csv").text
+    lines = list(csv.DictReader(io.StringIO(text)))
+    assert {line["model"] for line in lines} == {"alpha", "beta"}
+    by_model = site.get_json(f"{path}&by=model")["curves"]
+    assert [line["accuracy"] for line in lines] == [repr(a) for one in by_model for a in one["accuracy"]]
+
+
+def test_an_opened_row_has_its_narrower_boards(site: Any) -> None:
+    patience = _find_id(site, "patience")
+    text = site.get(f"/board-rows/{patience}{BOARD[1:]}").text
+    for model in ("alpha", "beta"):
+        board = site.get_json(f"/leaderboard?{BOARD[2:]}&model={model}")["rows"]
+        (row,) = (row for row in board if row["submission_id"] == patience)
+        assert re.search(rf">{model}</a></th><td class=\"number\">{_shown_rank(row)}</td>", text)
+    link = f"/?snapshot=small&amp;split=test&amp;strategy=dynamic_early_exit&amp;open={patience}#row-{patience}"
+    assert f'href="{link}"' in text
+    assert site.get(f"/board-rows/{patience}?snapshot=hidden&split=train").status_code == 404
+
+
+def test_submissions_side_by_side(site: Any) -> None:
+    ids = [_find_id(site, method) for method in ("patience", "oracle")]
+    sent = site.get(f"/compare?snapshot=small&pin={ids[0]}&pin={ids[1]}")
+    assert (sent.status_code, sent.headers["location"]) == (303, f"/compare?submissions={','.join(ids)}")
+    text = site.get(sent.headers["location"]).text
+    shown = site.get_json(f"/compare?submissions={','.join(ids)}")
+    assert "2 submissions side by side" in text
+    for board in shown["boards"]:
+        (one,) = board["differences"]
+        if one["low"] is not None:
+            assert f"{hundredths(one['low'])} to {hundredths(one['high'])}" in text
+    assert "oracle is better" in text
+    for named, status in ((ids[0], 422), (f"{ids[0]},nowhere", 404), ("", 422)):
+        assert site.get(f"/compare?submissions={named}").status_code == status
 
 
 def test_a_cell_with_few_questions_has_figures_and_no_rank(site: Any) -> None:
@@ -107,6 +216,8 @@ def test_the_board_shows_ranks_and_intervals_of_the_rest_board(site: Any) -> Non
     assert not board["ranks_are_provisional"]
     assert "rovisional" not in text
     assert text.count('<rect class="interval"') == len(board["rows"])
+    # What a row says in words is there once it is open; six may be.
+    text = site.get(f"{BOARD}&open={','.join(row['submission_id'] for row in board['rows'])}").text
     for row in board["rows"]:
         low, high = (percent(row[f"realised_potential_{end}"]) for end in ("low", "high"))
         assert f"interval from {low} to {high}." in text
