@@ -179,7 +179,7 @@ def test_rows_are_picked_and_compared_without_scripts(site: Any, visit: Open) ->
     page.go_back()
     page.get_by_text("Columns", exact=True).click()
     page.get_by_label("Gap to the oracle").uncheck()
-    page.get_by_role("button", name="Show these").click()
+    page.get_by_role("button", name="Use these columns").click()
     expect(page.locator(".board thead")).not_to_contain_text("Gap")
     page.locator(".board thead").get_by_role("link", name="Area").click()
     assert "sort=area" in page.url
