@@ -13,9 +13,11 @@ from sqlalchemy.dialects.postgresql import JSON
 from sqlalchemy.orm import Session
 
 from app.db import models
+from app.evaluator.centring import INTERVAL_VERSION
 from app.evaluator.curves import Curve, FloatArray, StepSeries
 from app.evaluator.measurements import IntArray
 from app.evaluator.strategies import Strategy
+from app.plots.bands import Whisker
 from app.plots.traces import OperatingPoint
 from app.services.frontiers import EVALUATOR_VERSION, get_references
 from app.services.measurements import is_closed
@@ -140,3 +142,33 @@ def list_operating_points(
         figures = (point["beta"], point["accuracy"], point["mean_tokens"], point["gap"])
         found[submission_id].append(OperatingPoint(setting, *figures))
     return {submission_id: tuple(points) for submission_id, points in found.items()}
+
+
+WHISKER_BUDGETS = {"0.25": 0.25, "0.5": 0.5, "0.75": 0.75}
+
+
+def list_whiskers(
+    session: Session, submission_ids: Sequence[str], *, board: BoardKey, scorer_version: str
+) -> dict[str, tuple[Whisker, ...]]:
+    """Return the stored intervals of the accuracies at a quarter, half and three quarters of the tokens.
+
+    Of hidden splits there are none.
+    """
+    score, of, interval = models.Score, models.BoardScore, models.BoardInterval
+    query = (
+        select(score.submission_id, interval.intervals)
+        .join(of, of.score_id == score.id)
+        .join(interval, interval.board_score_id == of.id)
+        .where(
+            score.submission_id.in_(list_open(session, submission_ids)),
+            score.scorer_version == scorer_version,
+            interval.version == INTERVAL_VERSION,
+            of.model.is_not_distinct_from(board.model),
+            of.benchmark.is_not_distinct_from(board.benchmark),
+        )
+    )
+    budgets = WHISKER_BUDGETS.items()
+    return {
+        submission_id: tuple(Whisker(budget, *ends) for name, budget in budgets if (ends := found["accuracy_at"][name]))
+        for submission_id, found in session.execute(query)
+    }

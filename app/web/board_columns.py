@@ -50,9 +50,9 @@ class ColumnHead:
 
 def list_heads(query: BoardQuery) -> tuple[ColumnHead, ...]:
     """Return the heads of the table: rank, method and realised potential always, then the chosen columns."""
-    on_phone = [name for name in ("area", "max_accuracy") if name in query.columns]
+    on_phone: list[str] = [name for name in ("area", "max_accuracy") if name in query.columns]
     on_phone += [name for name in query.columns if name not in on_phone]
-    classes = dict(zip(on_phone, ("phone-first", "phone-second"), strict=False))
+    classes: dict[str, str] = dict(zip(on_phone, ("phone-first", "phone-second"), strict=False))
     names = ("rank", "method", "realised_potential", *query.columns)
     return tuple(_build_head(query, name, classes.get(name, "extra")) for name in names)
 

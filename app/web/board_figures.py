@@ -8,27 +8,22 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import plotly.graph_objects as go
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db import models
-from app.evaluator.centring import INTERVAL_VERSION
-from app.plots.bands import Whisker
 from app.plots.board import build_board_figure
 from app.plots.captions import STRATEGY_ADJECTIVES, Caption, describe_data, describe_oracle, describe_realised
 from app.plots.leading import find_leading
 from app.plots.multiples import MULTIPLES_KEY, Panel, build_multiples_figure
 from app.plots.palette import CONTROL_STYLE, LineStyle
 from app.plots.traces import FrontierLines, MethodLine
-from app.services.board_lines import BoardKey, list_frontiers, list_operating_points
+from app.services.board_lines import BoardKey, list_frontiers, list_operating_points, list_whiskers
 from app.services.leaderboard import BoardRow, Leaderboard, list_board_curves
-from app.services.release import ReleasedFrontier, list_open
+from app.services.release import ReleasedFrontier
 from app.services.snapshots import get_snapshot
 from app.web.board_query import BoardQuery, By
 from app.web.board_rows import list_vivid, show_swatch
 from app.web.figures import FigureView, LegendEntry, load_lines, read_frontier, show_board_figure
-
-WHISKER_BUDGETS = {"0.25": 0.25, "0.5": 0.5, "0.75": 0.75}
 
 
 @dataclass(frozen=True)
@@ -95,7 +90,9 @@ def load_methods(
     vivid = [row.submission_id for row in board.rows if styles[row.submission_id] is not CONTROL_STYLE]
     key = BoardKey(board.model, board.benchmark)
     points_of = list_operating_points(session, vivid, board=key, scorer_version=board.scorer_version)
-    whiskers_of = list_whiskers(session, board, vivid) if query.intervals else {}
+    whiskers_of = {}
+    if query.intervals:
+        whiskers_of = list_whiskers(session, vivid, board=key, scorer_version=board.scorer_version)
     return [
         MethodLine(
             row.method,
@@ -108,33 +105,6 @@ def load_methods(
         for row in board.rows
         if row.submission_id in curves
     ]
-
-
-def list_whiskers(
-    session: Session, board: Leaderboard, submission_ids: Sequence[str]
-) -> dict[str, tuple[Whisker, ...]]:
-    """Return the stored intervals of the accuracies at a quarter, half and three quarters of the tokens.
-
-    Of hidden splits none are drawn.
-    """
-    score, of, interval = models.Score, models.BoardScore, models.BoardInterval
-    query = (
-        select(score.submission_id, interval.intervals)
-        .join(of, of.score_id == score.id)
-        .join(interval, interval.board_score_id == of.id)
-        .where(
-            score.submission_id.in_(list_open(session, submission_ids)),
-            score.scorer_version == board.scorer_version,
-            interval.version == INTERVAL_VERSION,
-            of.model.is_not_distinct_from(board.model),
-            of.benchmark.is_not_distinct_from(board.benchmark),
-        )
-    )
-    budgets = WHISKER_BUDGETS.items()
-    return {
-        submission_id: tuple(Whisker(budget, *ends) for name, budget in budgets if (ends := found["accuracy_at"][name]))
-        for submission_id, found in session.execute(query)
-    }
 
 
 def list_panel_keys(snapshot: models.Snapshot, query: BoardQuery) -> list[tuple[BoardKey, str]]:

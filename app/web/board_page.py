@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import plotly.graph_objects as go
@@ -42,7 +43,14 @@ from app.web.formatting import plural, split_title
 
 ROWS_PER_PAGE = 100
 MOST_DRAWN = 100
-NO_FILTERS = {"q": "", "verified": False, "code": False, "baselines": Baselines.SHOWN, "since": None, "until": None}
+NO_FILTERS: dict[str, Any] = {
+    "q": "",
+    "verified": False,
+    "code": False,
+    "baselines": Baselines.SHOWN,
+    "since": None,
+    "until": None,
+}
 EXPLANATIONS = {
     Strategy.DYNAMIC_ROUTING: "Before anything is generated, decides question by question whether the model thinks.",
     Strategy.FIXED_BUDGET: "Before anything is generated, gives each question a cap on its thinking tokens.",

@@ -53,6 +53,15 @@ PROBES: dict[str, tuple[str, ...]] = {
         f"?snapshot={{name}}&split=test&strategy={{strategy}}{rest}"
         for rest in ("", "{cell}", "&format=csv", "{cell}&format=csv")
     ),
+    "/api/v1/leaderboard/curves": tuple(
+        f"?snapshot={{name}}&split=test&strategy={{strategy}}{rest}" for rest in ("", "{cell}", "&by=model&format=csv")
+    ),
+    "/figures/board": tuple(
+        f"?snapshot={{name}}&split=test&strategy={{strategy}}{rest}"
+        for rest in ("", "{cell}", "&axis=log", "&by=model&intervals=1", "&lines=frontier")
+    ),
+    "/board-rows/{submission_id}": ("?snapshot={name}&split=test&strategy={strategy}",),
+    "/compare": ("?submissions={submission_id},{other}",),
     "/api/v1/methods/{name:path}": ("",),
     "/api/v1/compare": ("?submissions={submission_id},{other}", "?submissions={submission_id},{other}&format=csv"),
     "/api/v1/badges/{submission_id}.svg": ("",),
@@ -84,7 +93,7 @@ def test_every_address_that_answers_about_scores_is_probed(worlds: Board) -> Non
 
 
 # Addresses that are about one submission though its id is not part of the path.
-ABOUT_ONE = ("/methods/{name:path}", "/api/v1/methods/{name:path}", "/api/v1/compare")
+ABOUT_ONE = ("/methods/{name:path}", "/api/v1/methods/{name:path}", "/api/v1/compare", "/compare")
 FULL = {Strategy.DYNAMIC_ROUTING: 1, Strategy.FIXED_BUDGET: 600, Strategy.DYNAMIC_EARLY_EXIT: 3}
 
 
