@@ -177,7 +177,10 @@ def get_leaderboard(
 
 
 def list_board_curves(session: Session, leaderboard: Leaderboard) -> dict[str, StepSeries]:
-    """Return the method curve of every row on the board as it may be told, by submission."""
+    """Return the method curve of every row on the board as it may be told, by submission.
+
+    The rows may be those of a wider board: what is held back on this one, or too small here, is left out.
+    """
     query = (
         select(models.Score.submission_id, models.BoardScore, models.Snapshot)
         .join(models.BoardScore, models.BoardScore.score_id == models.Score.id)
@@ -188,6 +191,7 @@ def list_board_curves(session: Session, leaderboard: Leaderboard) -> dict[str, S
             models.Score.scorer_version == leaderboard.scorer_version,
             models.BoardScore.model.is_not_distinct_from(leaderboard.model),
             models.BoardScore.benchmark.is_not_distinct_from(leaderboard.benchmark),
+            ~is_held(models.Submission, models.BoardScore),
         )
     )
     rows = session.execute(query).all()

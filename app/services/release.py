@@ -317,17 +317,15 @@ def list_board_series(
     split: str,
     strategy: Strategy,
 ) -> dict[str, StepSeries]:
-    """Return the curves of submissions that stand on one board as they may be told."""
+    """Return the curves of submissions that stand on one board as they may be told; none where it is too small."""
     told = {key: StepSeries(np.array(row.curve_beta), np.array(row.curve_accuracy)) for key, row in found}
     if not labels_hidden(snapshot, split):
         return told
-    sizes = {key: (row.n_cells, row.min_questions) for key, row in found}
-    return {
-        key: release_curve(
-            curve, find_quanta(snapshot, strategy=strategy, n_cells=sizes[key][0], min_questions=sizes[key][1])
-        )
-        for key, curve in told.items()
+    quanta = {
+        key: find_quanta(snapshot, strategy=strategy, n_cells=row.n_cells, min_questions=row.min_questions)
+        for key, row in found
     }
+    return {key: release_curve(curve, quanta[key]) for key, curve in told.items() if not quanta[key].is_coarsest}
 
 
 def list_open(session: Session, submission_ids: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,23 @@ def test_page_rest_csv_and_plot_take_the_same_told_figures(
     assert get_leaderboard(session, **target, model="alpha", benchmark="logic").rows == ()
     assert list_operating_points(session, [submission_id], board=BoardKey("alpha", "math"), scorer_version="1") == {}
     assert "logic" not in list_frontiers(session, secret, split="test", board=BoardKey("alpha", "logic"))
+
+
+def test_the_curves_of_a_wider_boards_rows_leave_out_boards_of_which_nothing_is_told(
+    session: Session, booth: Desk, author: Identity
+) -> None:
+    # Plots by model and benchmark took the rows of the whole board and drew boards that the same rows are not told on.
+    submission_id = submit(booth, author, write_random(booth))
+    submissions.publish_submission(session, submission_id, account=author)
+    target: dict[str, Any] = {"snapshot": "secret", "split": "test", "strategy": S.FIXED_BUDGET}
+    whole = get_leaderboard(session, **target, model=None, benchmark=None)
+    keys = {name: replace(whole, model="alpha", benchmark=name) for name in ("math", "logic")}
+    assert list_board_curves(session, keys["math"]).keys() == {submission_id}
+    assert list_board_curves(session, keys["logic"]) == {}
+    session.add(models.HeldBoard(submission_id=submission_id, model="alpha", benchmark="math"))
+    session.flush()
+    assert list_board_curves(session, keys["math"]) == {}
+    assert list_board_curves(session, whole).keys() == {submission_id}
 
 
 def test_a_receipt_holds_what_is_told(session: Session, booth: Desk, author: Identity, config: Config) -> None:
