@@ -123,20 +123,20 @@ def _list_choices(
 
 @compiled
 def _add_copies(
-    n: int, copies: int, choice_cost: Any, choice_gain: Any, old: Any, new: Any, unreachable: Any, low: int, high: int,
-    zero: int
+    n: int, copies: int, choice_cost: Any, choice_gain: Any, room: Any, side: int, unreachable: Any, low: int, high: int
 ) -> Any:  # fmt: skip
     """Let some copies of a unit take one of n choices each, where gains low..high were possible.
 
-    Returns the arrays, their roles swapped as often as needed, and the gains that are possible now.
+    Returns the row of `room` in which the least costs lie now, and the gains that are possible now.
     """
+    zero = room.shape[1] // 2
     least_gain = most_gain = choice_gain[0] * 0
     for c in range(n):
         least_gain, most_gain = min(least_gain, choice_gain[c]), max(most_gain, choice_gain[c])
     for _ in range(copies):
         padded = (high - low + _PAD) & -_PAD
-        source = old[zero + low : zero + low + padded]
-        fresh = new[zero + low + least_gain : zero + low + most_gain + padded + _PAD]
+        source = room[side, zero + low : zero + low + padded]
+        fresh = room[1 - side, zero + low + least_gain : zero + low + most_gain + padded + _PAD]
         for i in range(-least_gain):
             fresh[i] = unreachable
         kept = fresh[-least_gain : padded - least_gain]
@@ -147,32 +147,29 @@ def _add_copies(
         for c in range(n):
             start = choice_gain[c] - least_gain
             target = fresh[start : start + padded]
-            more = old.dtype.type(choice_cost[c])
+            more = room.dtype.type(choice_cost[c])
             for i in range(padded):
-                total = old.dtype.type(source[i] + more)
+                total = room.dtype.type(source[i] + more)
                 target[i] = total if total < target[i] else target[i]
-        old, new = new, old
+        side = 1 - side
         low += least_gain
         high += most_gain
-    return old, new, low, high
+    return side, low, high
 
 
 @compiled
 def _price_moves(
-    right: int, left: int, p: Any, q: Any, n_segments: int, order: Any, seg_first: Any, seg_last: Any, cost: Any,
-    reward: Any
-) -> Any:  # fmt: skip
+    right: int, left: int, p: Any, q: Any, n_segments: int, order: Any, seg_cost: Any, seg_gain: Any
+) -> Any:
     """Return the least loss of a probe gained from `right` on, and of a token saved by segments up to `left`."""
     of_probe = of_token = np.inf
     if right < n_segments:
         k = order[right]
-        dc = np.float64(cost[seg_last[k]] - cost[seg_first[k]])
-        dr = np.float64(reward[seg_last[k]] - reward[seg_first[k]])
+        dc, dr = np.float64(seg_cost[k]), np.float64(seg_gain[k])
         of_probe = (q * dc - p * dr) / dr
     if left >= 0:
         k = order[left]
-        dc = np.float64(cost[seg_last[k]] - cost[seg_first[k]])
-        dr = np.float64(reward[seg_last[k]] - reward[seg_first[k]])
+        dc, dr = np.float64(seg_cost[k]), np.float64(seg_gain[k])
         of_token = (p * dr - q * dc) / dc
     return of_probe, of_token
 
@@ -192,22 +189,27 @@ def _is_hopeless(
 
 @compiled
 def _trim(
-    costs: Any, zero: int, low: int, high: int, p: Any, q: Any, rest: Any, best: Any, of_probe: Any, of_token: Any
+    room: Any, side: int, low: int, high: int, p: Any, q: Any, rest: Any, best: Any, of_probe: Any, of_token: Any
 ) -> Any:
     """Drop what is hopeless from either end of the gains low..high; nothing is left where low exceeds high."""
     # Floats decide only what is dropped, and this much too little.
     most = np.float64(q * rest - p * (best + 1)) * _WIDER + 0.5
-    while low <= high and _is_hopeless(low, np.int64(costs[zero + low]), p, q, most, rest, best, of_probe, of_token):
+    zero = room.shape[1] // 2
+    while low <= high and _is_hopeless(
+        low, np.int64(room[side, zero + low]), p, q, most, rest, best, of_probe, of_token
+    ):
         low += 1
-    while low <= high and _is_hopeless(high, np.int64(costs[zero + high]), p, q, most, rest, best, of_probe, of_token):
+    while low <= high and _is_hopeless(
+        high, np.int64(room[side, zero + high]), p, q, most, rest, best, of_probe, of_token
+    ):
         high -= 1
     return low, high
 
 
 @compiled
 def _guess(
-    position: int, rest: Any, target: Any, n_segments: int, order: Any, seg_unit: Any, seg_first: Any, seg_last: Any,
-    copies: Any, cost: Any, reward: Any, stamp: Any, mark: int
+    position: int, rest: Any, target: Any, n_segments: int, order: Any, seg_unit: Any, seg_cost: Any, seg_gain: Any,
+    copies: Any, stamp: Any, mark: int
 ) -> Any:  # fmt: skip
     """Gain past the break by taking, of each unit, the next segment if it still fits."""
     gain = np.int64(0)
@@ -218,8 +220,7 @@ def _guess(
         if stamp[unit] == mark:
             continue
         stamp[unit] = mark
-        dc = np.int64(cost[seg_last[k]] - cost[seg_first[k]])
-        dr = np.int64(reward[seg_last[k]] - reward[seg_first[k]])
+        dc, dr = np.int64(seg_cost[k]), np.int64(seg_gain[k])
         for _ in range(copies[unit]):
             if dc > rest:
                 break
@@ -231,20 +232,18 @@ def _guess(
 
 
 @compiled
-def _is_near(
-    k: int, side: int, p: Any, q: Any, limit: Any, seg_first: Any, seg_last: Any, cost: Any, reward: Any
-) -> bool:
+def _is_near(k: int, side: int, p: Any, q: Any, limit: Any, seg_cost: Any, seg_gain: Any) -> bool:
     """Whether a segment on one side of the break (1 dearer, -1 cheaper) is so near that one probe of it may matter."""
-    dc = np.int64(cost[seg_last[k]] - cost[seg_first[k]])
-    dr = np.int64(reward[seg_last[k]] - reward[seg_first[k]])
+    dc, dr = np.int64(seg_cost[k]), np.int64(seg_gain[k])
     return bool(side * (q * dc - p * dr) <= limit * dr)
 
 
 @compiled
-def _find_best(costs: Any, zero: int, low: int, high: int, best: Any, rest: Any) -> Any:
+def _find_best(room: Any, side: int, low: int, high: int, best: Any, rest: Any) -> Any:
     """Return the largest gain in low..high that costs at most the rest, or `best` if none is larger."""
+    zero = room.shape[1] // 2
     for y in range(high, max(best, low - 1), -1):
-        if costs[zero + y] <= rest:
+        if room[side, zero + y] <= rest:
             return y
     return best
 
@@ -252,17 +251,16 @@ def _find_best(costs: Any, zero: int, low: int, high: int, best: Any, rest: Any)
 @compiled
 def _improve(
     position: int, taken: int, rest: Any, best: Any, p: Any, q: Any, n_segments: int, order: Any, seg_unit: Any,
-    seg_first: Any, seg_last: Any, slope: Any, copies: Any, bounds: Any, cost: Any, reward: Any, is_vertex: Any,
-    stamp: Any, mark: int, choice_cost: Any, choice_gain: Any, one: Any, other: Any, unreachable: Any
+    seg_first: Any, seg_last: Any, seg_cost: Any, seg_gain: Any, slope: Any, copies: Any, bounds: Any, cost: Any,
+    reward: Any, is_vertex: Any, stamp: Any, mark: int, choice_cost: Any, choice_gain: Any, room: Any, unreachable: Any
 ) -> Any:  # fmt: skip
     """Return the largest gain above the break, given one that is known to be possible."""
     target = rest * q // p
-    zero = one.size // 2
-    old, new = one, other
-    old[zero] = 0
+    zero = room.shape[1] // 2
+    room[0, zero] = 0
     for y in range(1, 2 * _PAD):
-        old[zero + y] = unreachable
-    low = high = np.int64(0)
+        room[0, zero + y] = unreachable
+    side = low = high = np.int64(0)
     here = slope[order[position]]
     left, right = position - 1, position + 1
     k = order[position]
@@ -276,19 +274,15 @@ def _improve(
                 base, bounds[unit], bounds[unit + 1], p, q, limit, cost, reward, is_vertex, choice_cost, choice_gain
             )
             if n > 0:
-                old, new, low, high = _add_copies(
-                    n, count, choice_cost, choice_gain, old, new, unreachable, low, high, zero
-                )
-                best = _find_best(old, zero, low, min(high, target), best, rest)
+                side, low, high = _add_copies(n, count, choice_cost, choice_gain, room, side, unreachable, low, high)
+                best = _find_best(room, side, low, min(high, target), best, rest)
                 if best >= target:
                     return best
-            of_probe, of_token = _price_moves(
-                right, left, p, q, n_segments, order, seg_first, seg_last, cost, reward
-            )  # fmt: skip
+            of_probe, of_token = _price_moves(right, left, p, q, n_segments, order, seg_cost, seg_gain)
             if waiting > 0:
                 # The copies past the break save tokens at its own slope.
                 of_token = 0.0
-            low, high = _trim(old, zero, low, high, p, q, rest, best, of_probe, of_token)
+            low, high = _trim(room, side, low, high, p, q, rest, best, of_probe, of_token)
             if low > high:
                 return best
         if waiting > 0:
@@ -299,11 +293,11 @@ def _improve(
         if right < n_segments and (left < 0 or slope[order[right]] - here <= here - slope[order[left]]):
             k = order[right]
             base = seg_first[k]
-            right = right + 1 if _is_near(k, 1, p, q, limit, seg_first, seg_last, cost, reward) else n_segments + 1
+            right = right + 1 if _is_near(k, 1, p, q, limit, seg_cost, seg_gain) else n_segments + 1
         elif left >= 0:
             k = order[left]
             base = seg_last[k]
-            left = left - 1 if _is_near(k, -1, p, q, limit, seg_first, seg_last, cost, reward) else -2
+            left = left - 1 if _is_near(k, -1, p, q, limit, seg_cost, seg_gain) else -2
         else:
             return best
         count = np.int64(copies[seg_unit[k]])
@@ -312,8 +306,8 @@ def _improve(
 @compiled
 def _solve_budgets(
     budgets: Any, result: Any, base_reward: Any, n_segments: int, order: Any, seg_unit: Any, seg_first: Any,
-    seg_last: Any, slope: Any, copies: Any, bounds: Any, cost: Any, reward: Any, is_vertex: Any, stamp: Any,
-    choice_cost: Any, choice_gain: Any, one: Any, other: Any, unreachable: Any
+    seg_last: Any, seg_cost: Any, seg_gain: Any, slope: Any, copies: Any, bounds: Any, cost: Any, reward: Any,
+    is_vertex: Any, stamp: Any, choice_cost: Any, choice_gain: Any, room: Any, unreachable: Any
 ) -> None:  # fmt: skip
     """Fill the largest reward at each budget; the budgets never fall, and each unit counts so many times."""
     stamp[:] = 0
@@ -326,8 +320,7 @@ def _solve_budgets(
         p = q = np.int64(0)
         while position < n_segments:
             k = order[position]
-            p = np.int64(cost[seg_last[k]] - cost[seg_first[k]])
-            q = np.int64(reward[seg_last[k]] - reward[seg_first[k]])
+            p, q = np.int64(seg_cost[k]), np.int64(seg_gain[k])
             m = np.int64(copies[seg_unit[k]])
             if spent + m * p > budget:
                 break
@@ -344,14 +337,13 @@ def _solve_budgets(
         if target > 0:
             mark += 1
             best = _guess(
-                position, rest, target, n_segments, order, seg_unit, seg_first, seg_last, copies, cost, reward,
-                stamp, mark
+                position, rest, target, n_segments, order, seg_unit, seg_cost, seg_gain, copies, stamp, mark
             )  # fmt: skip
         if best < target:
             mark += 1
             best = _improve(
-                position, taken, rest, best, p, q, n_segments, order, seg_unit, seg_first, seg_last, slope, copies,
-                bounds, cost, reward, is_vertex, stamp, mark, choice_cost, choice_gain, one, other, unreachable
+                position, taken, rest, best, p, q, n_segments, order, seg_unit, seg_first, seg_last, seg_cost, seg_gain,
+                slope, copies, bounds, cost, reward, is_vertex, stamp, mark, choice_cost, choice_gain, room, unreachable
             )  # fmt: skip
         result[i] = base_reward + gained + taken * q + best
 
@@ -371,17 +363,20 @@ def sort_exits(bounds: IntArray, cost: IntArray, reward: IntArray) -> Any:
         n = end
     order = np.empty(n, np.int64)
     _sort_by_slope(slope[:n], slope[:n].view(np.uint64), order, np.empty(4096, np.int64))
-    return bounds, cost, reward, is_vertex, unit_of[order], first[order], last[order], slope[order]
+    first, last = first[order], last[order]
+    seg_cost, seg_gain = cost[last] - cost[first], reward[last] - reward[first]
+    return bounds, cost, reward, is_vertex, unit_of[order], first, last, seg_cost, seg_gain, slope[order]
 
 
 @compiled
 def solve_exits(
     weights: Any, budgets: Any, rewards: Any, base: Any, bounds: Any, cost: Any, reward: Any, is_vertex: Any,
-    seg_unit: Any, seg_first: Any, seg_last: Any, slope: Any, one: Any, other: Any, unreachable: Any
+    seg_unit: Any, seg_first: Any, seg_last: Any, seg_cost: Any, seg_gain: Any, slope: Any, room: Any, unreachable: Any
 ) -> None:  # fmt: skip
     """Dynamic early exit: segments sorted once, of which each replicate only changes the multiplicities.
 
-    `weights`, `base` (each trajectory's first reward), `budgets`, `rewards` (the result): one row per replicate.
+    `weights`, `base` (each trajectory's first reward), `budgets`, `rewards` (the result): one row per replicate. The
+    rest up to the slopes is what `sort_exits` returns. `room`: two rows of `ROOM` entries and twice a cell's probes.
     """
     n_segments = seg_unit.size
     order = np.empty(n_segments, np.int64)
@@ -400,15 +395,15 @@ def solve_exits(
         for unit in range(base.size):
             base_reward += weights[i, unit] * base[unit]
         _solve_budgets(
-            budgets[i], rewards[i], base_reward, n, order, seg_unit, seg_first, seg_last, slope, weights[i], bounds,
-            cost, reward, is_vertex, stamp, choice_cost, choice_gain, one, other, unreachable
+            budgets[i], rewards[i], base_reward, n, order, seg_unit, seg_first, seg_last, seg_cost, seg_gain, slope,
+            weights[i], bounds, cost, reward, is_vertex, stamp, choice_cost, choice_gain, room, unreachable
         )  # fmt: skip
 
 
 @compiled
 def solve_caps(
-    base: IntArray, starts: IntArray, bounds: IntArray, cost: Any, reward: Any, budgets: Any, rewards: Any, one: Any,
-    other: Any, unreachable: Any
+    base: IntArray, starts: IntArray, bounds: IntArray, cost: Any, reward: Any, budgets: Any, rewards: Any, room: Any,
+    unreachable: Any
 ) -> None:  # fmt: skip
     """Fixed budget: a unit is a drawn occurrence, with actions of its own in each replicate.
 
@@ -421,24 +416,31 @@ def solve_caps(
     >>> base, starts, bounds = np.array([1]), np.array([0, 5]), np.array([[0, 3, 5]])
     >>> cost, reward = np.array([0, 5, 12, 0, 6], np.int32), np.array([0, 3, 4, 0, 2], np.int32)
     >>> budgets, rewards = np.array([[4, 5, 10, 11, 12, 18]]), np.empty((1, 6), np.int64)
-    >>> room = (np.empty(20 + ROOM, np.int32) for _ in range(2))
-    >>> solve_caps(base, starts, bounds, cost, reward, budgets, rewards, *room, np.int32(2**30 - 1))
+    >>> room = np.empty((2, 20 + ROOM), np.int32)
+    >>> solve_caps(base, starts, bounds, cost, reward, budgets, rewards, room, np.int32(2**30 - 1))
     >>> rewards.tolist()
     [[1, 4, 4, 6, 6, 7]]
     """
     n_units = bounds.shape[1] - 1
-    room = 1
+    most = 1
     longest = np.int64(1)
     for i in range(bounds.shape[0]):
-        room = max(room, bounds[i, n_units])
+        most = max(most, bounds[i, n_units])
         for unit in range(n_units):
             longest = max(longest, bounds[i, unit + 1] - bounds[i, unit])
-    is_vertex = np.empty(room, np.bool_)
-    seg_unit = np.empty(room, np.int32)
-    seg_first = np.empty(room, np.int32)
-    seg_last = np.empty(room, np.int32)
-    slope = np.empty(room, np.float64)
-    order = np.empty(room, np.int32)
+    is_vertex = np.empty(most, np.bool_)
+    seg_unit = np.empty(most, np.int32)
+    seg_first = np.empty(most, np.int32)
+    seg_last = np.empty(most, np.int32)
+    slope = np.empty(most, np.float64)
+    order = np.empty(most, np.int32)
+    sorted_unit = np.empty(most, np.int32)
+    sorted_first = np.empty(most, np.int32)
+    sorted_last = np.empty(most, np.int32)
+    sorted_cost = np.empty(most, np.int32)
+    sorted_gain = np.empty(most, np.int32)
+    sorted_slope = np.empty(most, np.float64)
+    as_sorted = np.arange(most)
     buckets = np.empty(4096, np.int64)
     copies = np.ones(n_units, np.int32)
     stamp = np.zeros(n_units, np.int64)
@@ -455,7 +457,13 @@ def solve_caps(
             seg_unit[n:end] = unit
             n = end
         _sort_by_slope(slope[:n], slope[:n].view(np.uint64), order, buckets)
+        for j in range(n):
+            k = order[j]
+            first, last = seg_first[k], seg_last[k]
+            sorted_unit[j], sorted_first[j], sorted_last[j], sorted_slope[j] = seg_unit[k], first, last, slope[k]
+            sorted_cost[j], sorted_gain[j] = own_cost[last] - own_cost[first], own_reward[last] - own_reward[first]
         _solve_budgets(
-            budgets[i], rewards[i], base[i], n, order, seg_unit, seg_first, seg_last, slope, copies, bounds[i],
-            own_cost, own_reward, is_vertex, stamp, choice_cost, choice_gain, one, other, unreachable
+            budgets[i], rewards[i], base[i], n, as_sorted, sorted_unit, sorted_first, sorted_last, sorted_cost,
+            sorted_gain, sorted_slope, copies, bounds[i], own_cost, own_reward, is_vertex, stamp, choice_cost,
+            choice_gain, room, unreachable
         )  # fmt: skip

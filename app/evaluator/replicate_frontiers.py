@@ -200,7 +200,8 @@ def _allocate(cells: Sequence[Cell], replicates: range, *, seed: int) -> Replica
 class PreparedCell:
     """What all replicates of a cell share.
 
-    `exits`, `events` and `routes` are the arguments of the three solvers; `per_trajectory` holds what `TOTALS` adds up.
+    `exits`, `events` and `routes` are the arguments of the three solvers, `room` is where they work; `per_trajectory`
+    holds what `TOTALS` adds up.
     """
 
     cell: Cell
@@ -210,7 +211,7 @@ class PreparedCell:
     events: tuple[NDArray[Any], ...]
     routes: tuple[NDArray[Any], ...]
     policies: ConstantPolicies
-    buffers: tuple[NDArray[Any], NDArray[Any]]
+    room: NDArray[Any]
 
 
 def prepare_cell(cell: Cell) -> PreparedCell:
@@ -239,7 +240,7 @@ def prepare_cell(cell: Cell) -> PreparedCell:
         events=(event_bounds, events[: event_bounds[-1]].copy(), zero),
         routes=(cell.thinking_tokens.reshape(shape), zero, cell.endpoint_correct.reshape(shape)),
         policies=tabulate_policies(cell),
-        buffers=(np.empty(size, dtype), np.empty(size, dtype)),
+        room=np.empty((2, size), dtype),
     )
 
 
@@ -295,8 +296,7 @@ def solve_drawn(prepared: PreparedCell, drawn: CellCounts, thinking_tokens: IntA
     thinking_tokens : int64, the full-thinking tokens of each replicate.
     """
     budgets = np.arange(N_INTERVALS + 1) * thinking_tokens[:, None] // N_INTERVALS
-    one, other = prepared.buffers
-    work = one, other, one.dtype.type(2**30 - 1 if one.dtype == np.int32 else 2**61)
+    work = prepared.room, prepared.room.dtype.type(2**30 - 1 if prepared.room.dtype == np.int32 else 2**61)
     solved = np.empty((len(Strategy), *budgets.shape), np.int64)
     solve_routes(drawn.question_idx, drawn.counts, *prepared.routes, budgets, solved[0], *work)
     listed = list_cap_actions(drawn.question_idx, drawn.counts, *prepared.events)

@@ -160,7 +160,7 @@ def _order_units(
 def _sweep(
     budgets: IntArray, cost: IntArray, gain: IntArray, n: int, first: IntArray, last: IntArray, band: FloatArray,
     bound: FloatArray, most: IntArray, reached: IntArray, starts: IntArray, order: IntArray, leaving: IntArray,
-    one: Any, other: Any, unreachable: Any
+    room: Any, unreachable: Any
 ) -> bool:  # fmt: skip
     """Run the program over rewards once; returns whether every budget is proved now."""
     _order_units(gain, n, first, last, starts, order, leaving)
@@ -168,9 +168,8 @@ def _sweep(
     for i in range(budgets.size):
         if band[i] >= 0:
             final = i
-    old, new = one, other
-    old[0] = 0
-    low = high = np.int64(0)
+    room[0, 0] = 0
+    side = low = high = np.int64(0)
     base_cost = base_gain = np.int64(0)
     at = 0
     proved = True
@@ -183,12 +182,13 @@ def _sweep(
                 base_cost += cost[k]
                 base_gain += gain[k]
                 continue
-            old, new = _admit(old, new, low, high, cost[k], gain[k], unreachable)
+            _admit(room, side, low, high, cost[k], gain[k], unreachable)
+            side = 1 - side
             high += gain[k]
         if band[i] < 0:
             continue
         for y in range(min(high, most[i] - base_gain), max(low, reached[i] - base_gain + 1) - 1, -1):
-            if base_cost + old[y] <= budgets[i]:
+            if base_cost + room[side, y] <= budgets[i]:
                 reached[i] = base_gain + y
                 break
         needed = bound[i] - (reached[i] + 1)
@@ -201,8 +201,9 @@ def _sweep(
 
 
 @compiled
-def _admit(old: Any, new: Any, low: int, high: int, cost: int, gain: int, unreachable: Any) -> Any:
-    """Let a unit think or not, where rewards low..high were possible; returns the arrays in their new roles."""
+def _admit(room: Any, side: int, low: int, high: int, cost: int, gain: int, unreachable: Any) -> None:
+    """Let a unit think or not, where rewards low..high were possible: from one row of the room into the other."""
+    old, new = room[side], room[1 - side]
     more = old.dtype.type(cost)
     size = high - low + 1
     if gain >= size:
@@ -212,7 +213,7 @@ def _admit(old: Any, new: Any, low: int, high: int, cost: int, gain: int, unreac
         source = old[low : high + 1]
         for y in range(size):
             target[y] = old.dtype.type(source[y] + more)
-        return new, old
+        return
     old[high + 1 : high + gain + 1] = unreachable
     new[low : low + gain] = old[low : low + gain]
     n = high + 1 - low
@@ -222,18 +223,18 @@ def _admit(old: Any, new: Any, low: int, high: int, cost: int, gain: int, unreac
     for y in range(n):
         total = old.dtype.type(taken[y] + more)
         best[y] = without[y] if without[y] < total else total
-    return new, old
 
 
 @compiled
 def solve_routes(
     question_idx: Any, counts: Any, full_cost: Any, zero_correct: Any, full_correct: Any, budgets: Any, rewards: Any,
-    one: Any, other: Any, unreachable: Any
+    room: Any, unreachable: Any
 ) -> None:  # fmt: skip
     """Fill the largest reward of dynamic routing at each budget; a unit is a drawn occurrence, which thinks or not.
 
     `full_cost`, `zero_correct`, `full_correct`: questions x R. `question_idx`, `counts`, `budgets`, `rewards`: one row
-    per replicate; budgets never fall. `one`, `other`: room for all rewards, in a type in which no cost overflows.
+    per replicate; budgets never fall. `room`: two rows with a place for every reward, in a type in which no cost
+    overflows.
 
     Examples
     --------
@@ -242,8 +243,8 @@ def solve_routes(
     >>> idx, counts = np.array([[0, 1]], np.int32), np.ones((1, 2, 1), np.int32)
     >>> tokens, none, right = (np.array(column)[:, None] for column in ([10, 20], [0, 0], [3, 4]))
     >>> budgets, rewards = np.array([[0, 10, 19, 20, 30]]), np.empty((1, 5), np.int64)
-    >>> room = np.empty(20, np.int32), np.empty(20, np.int32)
-    >>> solve_routes(idx, counts, tokens, none, right, budgets, rewards, *room, np.int32(2**30 - 1))
+    >>> room = np.empty((2, 20), np.int32)
+    >>> solve_routes(idx, counts, tokens, none, right, budgets, rewards, room, np.int32(2**30 - 1))
     >>> rewards.tolist()
     [[0, 3, 3, 4, 7]]
     """
@@ -273,7 +274,7 @@ def solve_routes(
         while not proved:
             _find_doubts(breaks, slope, band, cost_float, gain_float, n, first, last)
             proved = _sweep(
-                budgets[i], cost, gain, n, first, last, band, bound, most, reached, starts, order, leaving, one, other,
+                budgets[i], cost, gain, n, first, last, band, bound, most, reached, starts, order, leaving, room,
                 unreachable
             )  # fmt: skip
         for b in range(n_budgets):

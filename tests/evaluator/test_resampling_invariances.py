@@ -54,7 +54,7 @@ def solve(cell: Cell, drawn: CellCounts, *, room: Cell | None = None) -> IntArra
     """Return the rewards at the 101 budgets, replicates x strategies x 101; `room`: a cell with as many slots."""
     prepared = prepare_cell(cell)
     if room is not None:
-        prepared = replace(prepared, buffers=prepare_cell(room).buffers)
+        prepared = replace(prepared, room=prepare_cell(room).room)
     return solve_drawn(prepared, drawn, drawn.weights.astype(np.int64) @ cell.thinking_tokens.astype(np.int64))
 
 

@@ -66,7 +66,7 @@ def _differs_in(cell: Cell, strategy: Strategy, scope: dict[str, Any], measureme
     tokens = drawn.weights @ cell.thinking_tokens.astype(np.int64)
     budgets = np.arange(101) * tokens[:, None] // 100
     rewards = np.empty_like(budgets)
-    work = *(buffer.astype(np.int64) for buffer in prepared.buffers), np.int64(2**40)
+    work = prepared.room.astype(np.int64), np.int64(2**40)
     if strategy is Strategy.DYNAMIC_ROUTING:
         scope["solve_routes"](drawn.question_idx, drawn.counts, *prepared.routes, budgets, rewards, *work)
     elif strategy is Strategy.FIXED_BUDGET:
@@ -85,7 +85,7 @@ def _differs_in(cell: Cell, strategy: Strategy, scope: dict[str, Any], measureme
 NO_SEARCH = ("        if best < target:\n            mark += 1", "        if False:\n            mark += 1")
 IN_RANGE = "    for y in range(high, max(best, low - 1), -1):\n"
 # What lies below the gains that are possible is left over from other searches; nothing would be as tempting as this.
-LEFT_OVER = "    costs[zero + best + 1 : zero + low] = 0\n"
+LEFT_OVER = "    room[side, zero + best + 1 : zero + low] = 0\n"
 PRICE = "    if right < n_segments:\n        k = order[right]\n        dc"
 MUTATIONS = [
     # Routing: what is not proved is believed.
@@ -143,8 +143,9 @@ def test_a_copy_without_a_proof_differs(
 
 
 def test_a_gain_that_is_not_possible_is_not_found() -> None:
-    # Gains 2 and 3 are possible, at 9 and 5 tokens; the entry of gain 1 is left over from another search.
-    costs = np.array([0, 1, 9, 5])
-    assert core_search._find_best(costs, 0, 2, 3, 0, 4) == 0
-    assert core_search._find_best(costs, 0, 2, 3, 0, 5) == 3
-    assert core_search._find_best(costs, 0, 2, 2, 0, 9) == 2
+    # Gains 2 and 3 are possible, at 9 and 5 tokens; the entry of gain 1 is left over from another search. The gain 0
+    # lies in the middle of a row.
+    room = np.array([[0, 0, 0, 0, 0, 1, 9, 5], [1, 1, 1, 1, 1, 1, 1, 1]])
+    assert core_search._find_best(room, 0, 2, 3, 0, 4) == 0
+    assert core_search._find_best(room, 0, 2, 3, 0, 5) == 3
+    assert core_search._find_best(room, 0, 2, 2, 0, 9) == 2
