@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from app.cli_options import FormatOption
-from app.cli_output import Format, Rows, print_result
+from app.cli_output import Format, Rows, print_result, write_times
 
 
 def allowance(
@@ -23,7 +24,7 @@ def allowance(
     if not token:
         raise typer.BadParameter("set it to the token of your account", param_hint="the variable OTBOARD_TOKEN")
     with Client(server, token) as client:
-        document = client.get_allowance(snapshot)
+        document = write_times(asdict(client.get_allowance(snapshot)))
     meters = [(name, meter) for name, meter in document.items() if isinstance(meter, dict)]
     columns = ("limit", "used", "left", "next_at")
     rows = [(name, *(meter[column] for column in columns)) for name, meter in meters]

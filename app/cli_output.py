@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -53,6 +54,22 @@ def chosen_format(ctx: Any) -> Format:
     """Return the format of the command that was run, the table where it has none or did not get so far."""
     chosen: Format = ctx.meta.get("otboard.format", Format.TABLE)
     return chosen
+
+
+def write_times(value: Any) -> Any:
+    """Return a document with its times as text, in UTC.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> write_times({"ends": [datetime(2026, 1, 2, tzinfo=UTC), None]})
+    {'ends': ['2026-01-02T00:00:00Z', None]}
+    """
+    if isinstance(value, dict):
+        return {key: write_times(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [write_times(part) for part in value]
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 
 def print_result(document: object, output_format: Format, *, rows: Callable[[], Rows]) -> None:

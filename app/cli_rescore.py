@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli_options import FormatOption
-from app.cli_output import Format, Rows, print_result
+from app.cli_output import Format, Rows, print_result, write_times
 from app.evaluator.strategies import Strategy
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def status(
         "rescorings": [asdict(one) for one in found],
         "outdated_boards": [{"snapshot": name, **asdict(board)} for name, board in outdated],
     }
-    print_result(_plain(document), output_format, rows=lambda: _list_rows(found))
+    print_result(write_times(document), output_format, rows=lambda: _list_rows(found))
 
 
 @rescore_app.command("preview")
@@ -97,7 +96,7 @@ def preview(
 
     with open_session() as session:
         found = preview_rescoring(session, number, split=split, strategy=strategy, model=model, benchmark=benchmark)
-    print_result(_plain(_describe_preview(found)), output_format, rows=lambda: _preview_rows(found))
+    print_result(write_times(_describe_preview(found)), output_format, rows=lambda: _preview_rows(found))
 
 
 @rescore_app.command("apply")
@@ -140,16 +139,7 @@ def _act(act: Callable[[Session], RescoringStatus], output_format: Format) -> No
 
     with open_session() as session:
         found = act(session)
-    print_result(_plain(asdict(found)), output_format, rows=lambda: _list_rows((found,)))
-
-
-def _plain(value: Any) -> Any:
-    """Return a document with its times as text, in UTC."""
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part) for part in value]
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+    print_result(write_times(asdict(found)), output_format, rows=lambda: _list_rows((found,)))
 
 
 def _name_actor() -> str:

@@ -15,6 +15,7 @@ import httpx
 from app.client_errors import build_refusal, read_json, read_problems, read_retry_after
 from app.client_results import (
     Account,
+    Allowance,
     EfficiencyResult,
     Frontiers,
     Leaderboard,
@@ -282,9 +283,9 @@ class Client:
         asked = {"set": set, "paradigm": paradigm, "method": method, "backbone": backbone, "benchmark": benchmark}
         return self._list(EfficiencyResult, "/efficiency-results", params=asked)
 
-    def get_allowance(self, snapshot: str) -> dict[str, Any]:
-        """Return how much the team may still submit on a snapshot, limit by limit."""
-        return self._request("GET", "/me/allowance", params={"snapshot": snapshot})
+    def get_allowance(self, snapshot: str) -> Allowance:
+        """Return how much the token's team may still submit on a snapshot, limit by limit."""
+        return self._read(Allowance, "/me/allowance", params={"snapshot": snapshot})
 
     def wait(
         self,

@@ -25,6 +25,37 @@ class Account:
 
 
 @dataclass(frozen=True)
+class Meter:
+    """One limit and how much of it is used; `limit` and `left` are None where there is none.
+
+    `next_at` is when one more fits, None where one does now, or where waiting does not help.
+    """
+
+    limit: int | None
+    used: int
+    left: int | None
+    next_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a team may still submit on a snapshot, in 24 hours and in all.
+
+    Attributes
+    ----------
+    hidden_splits : the splits that `hidden_day` and `hidden_total` are about.
+    open_day : submissions on the other splits. rejected_day : files with problems, on splits with a limit.
+    """
+
+    snapshot: str
+    hidden_splits: tuple[str, ...]
+    hidden_day: Meter
+    hidden_total: Meter
+    open_day: Meter
+    rejected_day: Meter
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A frozen set of measurements; `hidden_splits` are those whose labels are not public."""
 

@@ -37,6 +37,7 @@ from app.services.sign_ins import issue_local_link
 from app.services.uploads import sweep_incoming
 from app.web.account_pages import router as account
 from app.web.board_routes import router as board
+from app.web.body_limit import BodyLimit
 from app.web.console_pages import router as console
 from app.web.cookies import load_secret_key
 from app.web.docs_pages import router as documentation
@@ -100,6 +101,7 @@ def create_app(config: Config) -> FastAPI:
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
     app.add_middleware(CompressedTags)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(BodyLimit)
     app.include_router(api.router)
     for router in (sign_in, sign_up, provider_sign_in):
         app.include_router(router)

@@ -81,6 +81,14 @@ class TeamMemberOut(Answer):
     since: datetime
 
 
+class OpenInvitationOut(Answer):
+    """An invitation that nobody has used yet, without its code."""
+
+    id: int
+    created_at: datetime
+    expires_at: datetime
+
+
 class TeamOut(Answer):
     """A team as its members see it; `role` is the caller's own, null for an organiser who is no member."""
 
@@ -89,6 +97,7 @@ class TeamOut(Answer):
     role: TeamRole | None
     created_at: datetime
     members: list[TeamMemberOut]
+    invitations: list[OpenInvitationOut] = Field(description="Those that nobody has used yet; told to owners.")
 
 
 class TeamListOut(BaseModel):

@@ -50,7 +50,7 @@ def list_tokens(account: AccountDep, session: SessionDep) -> TokenListOut:
 
 
 @router.post(
-    "/me/tokens", tags=["account"], status_code=201, summary="Make a token", responses=errors(400, 401, 403, 422)
+    "/me/tokens", tags=["account"], status_code=201, summary="Make a token", responses=errors(400, 401, 403, 413, 422)
 )
 def create_token(body: TokenBody, account: AccountDep, session: SessionDep, response: Response) -> NewTokenOut:
     """Make a token and tell it, this once. One that a token asks for may do no more than that one, nor end later."""
@@ -80,14 +80,14 @@ def list_teams(account: AccountDep, session: SessionDep) -> TeamListOut:
 
 
 @router.post(
-    "/teams", tags=["teams"], status_code=201, summary="Make a team", responses=errors(400, 401, 403, 409, 422)
+    "/teams", tags=["teams"], status_code=201, summary="Make a team", responses=errors(400, 401, 403, 409, 413, 422)
 )
 def create_team(body: TeamBody, account: AccountDep, session: SessionDep) -> TeamOut:
     """Make a team to share, with the caller as its owner."""
     return TeamOut.model_validate(teams.create_team(session, body.name, account=account))
 
 
-@router.post("/teams/join", tags=["teams"], summary="Join a team", responses=errors(400, 401, 403, 410, 422))
+@router.post("/teams/join", tags=["teams"], summary="Join a team", responses=errors(400, 401, 403, 410, 413, 422))
 def join_team(body: JoinBody, account: AccountDep, session: SessionDep) -> TeamOut:
     """Join the team of an invitation, which is good once."""
     name = teams.join_team(session, body.code, account=account, now=datetime.now(UTC))
@@ -113,11 +113,23 @@ def invite(name: str, account: AccountDep, session: SessionDep, response: Respon
     return InvitationOut(code=teams.invite_to_team(session, name, account=account, now=datetime.now(UTC)))
 
 
+@router.delete(
+    "/teams/{name}/invitations/{invitation_id}",
+    tags=["teams"],
+    status_code=204,
+    summary="Revoke an invitation",
+    responses=errors(401, 403, 404, 409),
+)
+def revoke_invitation(name: str, invitation_id: int, account: AccountDep, session: SessionDep) -> None:
+    """End an invitation that nobody has used yet. For owners."""
+    teams.revoke_invitation(session, name, invitation_id, account=account, now=datetime.now(UTC))
+
+
 @router.put(
     "/teams/{name}/members/{member}",
     tags=["teams"],
     summary="Change a member's role",
-    responses=errors(400, 401, 403, 404, 409, 422),
+    responses=errors(400, 401, 403, 404, 409, 413, 422),
 )
 def change_member(name: str, member: str, body: MemberRoleBody, account: AccountDep, session: SessionDep) -> TeamOut:
     """Make a member an owner, or an owner a member. For owners; the last one stays."""

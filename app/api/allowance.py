@@ -39,7 +39,7 @@ class AllowanceOut(Answer):
     rejected_day: MeterOut = Field(description="Files with problems in 24 hours, on splits that have a limit.")
 
 
-@router.get("/me/allowance", tags=["account"], summary="What I may still submit", responses=errors(401, 404, 422))
+@router.get("/me/allowance", tags=["account"], summary="What I may still submit", responses=errors(401, 403, 404, 422))
 def get_my_allowance(
     account: AccountDep, session: SessionDep, snapshot: Annotated[str, Query(examples=["synthetic-otbench"])]
 ) -> AllowanceOut:

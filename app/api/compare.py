@@ -84,7 +84,7 @@ class ComparisonOut(Answer):
     "/compare",
     summary="Compare submissions",
     response_model=ComparisonOut,
-    responses=errors(401, 404, 409, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
+    responses=errors(401, 403, 404, 409, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
 )
 def compare(
     session: SessionDep,

@@ -99,7 +99,7 @@ def list_allowances(organiser: OrganiserDep, session: SessionDep) -> OverridePag
     return OverridePageOut(items=items, defaults=describe_defaults())
 
 
-@router.put("/allowances", summary="Set limits", responses=errors(401, 403, 404, 422))
+@router.put("/allowances", summary="Set limits", responses=errors(400, 401, 403, 404, 413, 422))
 def set_allowance(body: OverrideBody, organiser: OrganiserDep, session: SessionDep) -> OverrideOut:
     """Set limits on a snapshot, for a team or for all."""
     limits = {name: getattr(body, name) for name in body.model_fields_set - {"snapshot", "team"}}

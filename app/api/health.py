@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 
+from app.api.documentation import errors
 from app.services.metrics import check_ready, count_work, format_metrics
 from app.web.security import ConfigDep, SessionDep
 
@@ -17,7 +18,7 @@ def is_alive() -> str:
     return "ok\n"
 
 
-@router.get("/readyz", response_class=PlainTextResponse, summary="Ready")
+@router.get("/readyz", response_class=PlainTextResponse, summary="Ready", responses=errors(503))
 def is_ready(session: SessionDep) -> str:
     """Answer 200 when the database answers and has the tables of this version, else 503."""
     check_ready(session)

@@ -44,7 +44,7 @@ ChoiceDep = Annotated[RowChoice, Depends(read_choice)]
     "/leaderboard",
     summary="Get a board",
     response_model=LeaderboardOut,
-    responses=errors(401, 404, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
+    responses=errors(401, 403, 404, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
 )
 def get_board(
     session: SessionDep,
@@ -95,7 +95,7 @@ def get_board(
     "/leaderboard/curves",
     summary="Get a board's curves",
     response_model=BoardCurvesOut,
-    responses=errors(401, 404, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
+    responses=errors(401, 403, 404, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
 )
 def get_curves(
     session: SessionDep,

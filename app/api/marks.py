@@ -50,7 +50,7 @@ class IdenticalUploadPageOut(BaseModel):
     next_cursor: str | None = None
 
 
-@router.post("/submissions/{submission_id}/flag", summary="Flag", responses=errors(401, 403, 404, 422))
+@router.post("/submissions/{submission_id}/flag", summary="Flag", responses=errors(400, 401, 403, 404, 413, 422))
 def flag_submission(submission_id: str, body: FlagBody, organiser: OrganiserDep, session: SessionDep) -> SubmissionOut:
     """Say in public what is wrong with an entry: it stays on the board and takes no rank."""
     found = marks.flag_submission(session, submission_id, reason=body.reason, account=organiser)

@@ -27,13 +27,13 @@ EXAMPLE_PROFILE: dict[str, Any] = {
 }
 
 
-@router.get("", summary="List models", responses=errors(401, 422))
+@router.get("", summary="List models", responses=errors(401, 403, 422))
 def list_models(operator: OperatorDep, session: SessionDep, limit: LIMIT = 50, cursor: CURSOR = None) -> ModelPageOut:
     """List the models that have a profile, shipped or registered, by name."""
     return ModelPageOut.model_validate(model_profiles.list_models(session, limit=limit, cursor=cursor))
 
 
-@router.post("", status_code=201, summary="Register a model", responses=errors(401, 403, 422, also=REPLACED))
+@router.post("", status_code=201, summary="Register a model", responses=errors(400, 401, 403, 413, 422, also=REPLACED))
 def register_model(
     profile: Annotated[dict[str, Any], Body(examples=[EXAMPLE_PROFILE])],
     operator: OperatorDep,
@@ -50,7 +50,7 @@ def register_model(
     return ModelOut.model_validate(registered.model)
 
 
-@router.get("/{name:path}", summary="Get a model", responses=errors(401, 404))
+@router.get("/{name:path}", summary="Get a model", responses=errors(401, 403, 404))
 def get_model(name: str, operator: OperatorDep, session: SessionDep) -> ModelOut:
     """Return a model's profile."""
     return ModelOut.model_validate(model_profiles.get_model(session, name))

@@ -13,7 +13,7 @@ from app.web.security import ReaderDep, SessionDep
 router = APIRouter()
 
 
-@router.get("/methods/{name:path}", tags=["methods"], summary="Get a method", responses=errors(401, 404, 422))
+@router.get("/methods/{name:path}", tags=["methods"], summary="Get a method", responses=errors(401, 403, 404, 422))
 def get_method(
     name: str, reader: ReaderDep, session: SessionDep, limit: LIMIT = 50, cursor: CURSOR = None
 ) -> MethodPageOut:

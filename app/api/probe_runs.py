@@ -31,7 +31,7 @@ router = APIRouter(prefix="/probe-runs", tags=["probe runs"])
 Reason = Annotated[ReasonBody | None, Body()]
 
 
-@router.get("", summary="List probe runs", responses=errors(401, 422))
+@router.get("", summary="List probe runs", responses=errors(401, 403, 422))
 def list_runs(operator: OperatorDep, session: SessionDep, limit: LIMIT = 50, cursor: CURSOR = None) -> ProbeRunPageOut:
     """List all runs, newest first."""
     return ProbeRunPageOut.model_validate(list_run_summaries(session, limit=limit, cursor=cursor))
@@ -60,20 +60,20 @@ def create_run(
     return _show(session, run, config)
 
 
-@router.get("/{run}", summary="Get a probe run", responses=errors(401, 404))
+@router.get("/{run}", summary="Get a probe run", responses=errors(401, 403, 404))
 def get_run(run: str, operator: OperatorDep, session: SessionDep, config: ConfigDep) -> ProbeRunOut:
     """Tell how far a run is, by its id or its name: questions, tokens, time left, workers, failures."""
     return _show(session, probe_runs.get_run(session, run), config)
 
 
-@router.get("/{run}/events", summary="List what happened", responses=errors(401, 404))
+@router.get("/{run}/events", summary="List what happened", responses=errors(401, 403, 404))
 def list_events(run: str, operator: OperatorDep, session: SessionDep) -> ProbeRunEventPageOut:
     """List every change of a run's state or priority, oldest first."""
     events = probe_runs.list_run_events(session, probe_runs.get_run(session, run))
     return ProbeRunEventPageOut(items=[ProbeRunEventOut.model_validate(event) for event in events])
 
 
-@router.post("/{run}/pause", summary="Pause", responses=errors(401, 403, 404, 409, 422))
+@router.post("/{run}/pause", summary="Pause", responses=errors(400, 401, 403, 404, 409, 413, 422))
 def pause_run(
     run: str, operator: OperatorDep, session: SessionDep, config: ConfigDep, body: Reason = None
 ) -> ProbeRunOut:
@@ -87,7 +87,7 @@ def resume_run(run: str, operator: OperatorDep, session: SessionDep, config: Con
     return _show(session, probe_runs.resume_run(session, run, actor=operator.name), config)
 
 
-@router.post("/{run}/cancel", summary="Cancel", responses=errors(401, 403, 404, 409, 422))
+@router.post("/{run}/cancel", summary="Cancel", responses=errors(400, 401, 403, 404, 409, 413, 422))
 def cancel_run(
     run: str, operator: OperatorDep, session: SessionDep, config: ConfigDep, body: Reason = None
 ) -> ProbeRunOut:

@@ -25,7 +25,7 @@ def list_rescorings(organiser: OrganiserDep, session: SessionDep) -> RescoringPa
     return RescoringPageOut(items=[RescoringOut.model_validate(status) for status in found])
 
 
-@router.post("", status_code=201, summary="Start a re-scoring", responses=errors(401, 403, 404, 409, 422))
+@router.post("", status_code=201, summary="Start a re-scoring", responses=errors(400, 401, 403, 404, 409, 413, 422))
 def start_rescoring(
     body: RescoringBody, organiser: OrganiserDep, session: SessionDep, response: Response
 ) -> RescoringOut:
@@ -60,7 +60,7 @@ def preview(
     return PreviewOut.model_validate(found)
 
 
-@router.post("/{rescoring_id}/apply", summary="Apply a re-scoring", responses=errors(401, 403, 404, 409, 422))
+@router.post("/{rescoring_id}/apply", summary="Apply a re-scoring", responses=errors(400, 401, 403, 404, 409, 413, 422))
 def apply_rescoring(
     rescoring_id: RescoringId,
     organiser: OrganiserDep,

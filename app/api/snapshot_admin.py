@@ -58,7 +58,7 @@ def import_upload(form: SnapshotFormDep, organiser: OrganiserDep, session: Sessi
     "/console/snapshot-imports/from-path",
     status_code=202,
     summary="Import from a path",
-    responses=errors(401, 403, 422),
+    responses=errors(400, 401, 403, 413, 422),
 )
 def import_path(body: PathBody, operator: OperatorDep, session: SessionDep, response: Response) -> ImportOut:
     """Queue the import of a snapshot folder or zip that lies on the server."""
@@ -73,7 +73,9 @@ def get_import(import_id: ImportId, organiser: OrganiserDep, session: SessionDep
     return ImportOut.model_validate(snapshot_imports.get_import(session, import_id))
 
 
-@router.put("/snapshots/{name}/hidden-splits", summary="Hide splits", responses=errors(401, 403, 404, 409, 422))
+@router.put(
+    "/snapshots/{name}/hidden-splits", summary="Hide splits", responses=errors(400, 401, 403, 404, 409, 413, 422)
+)
 def set_hidden_splits(name: str, body: HiddenSplitsBody, organiser: OrganiserDep, session: SessionDep) -> SnapshotOut:
     """Say which splits' labels are hidden, before the snapshot is frozen; its hash changes."""
     snapshot_admin.set_hidden_splits(session, name, body.splits, actor=organiser.name)

@@ -88,7 +88,7 @@ def create_submission(form: FormDep, account: AccountDep, session: SessionDep, r
     return _show(session, submissions.get_submission(session, accepted.submission_id, account=account))
 
 
-@router.get("/submissions", summary="List my teams' submissions", responses=errors(401, 422))
+@router.get("/submissions", summary="List my teams' submissions", responses=errors(401, 403, 422))
 def list_submissions(
     account: AccountDep,
     session: SessionDep,
@@ -103,7 +103,7 @@ def list_submissions(
     return SubmissionPageOut.model_validate(page)
 
 
-@router.get("/submissions/{submission_id}", summary="Get a submission", responses=errors(401, 404))
+@router.get("/submissions/{submission_id}", summary="Get a submission", responses=errors(401, 403, 404))
 def get_submission(submission_id: str, reader: ReaderDep, session: SessionDep) -> SubmissionOut:
     """Tell where a submission stands: its state, its place in the queue, the problems of its file."""
     return _show(session, submissions.get_submission(session, submission_id, account=reader))
@@ -131,7 +131,7 @@ def download_actions(
     "/submissions/{submission_id}/score",
     summary="Get the score document",
     response_model=ScoreOut,
-    responses=errors(401, 404, 409, 410, also=NOT_MODIFIED),
+    responses=errors(401, 403, 404, 409, 410, also=NOT_MODIFIED),
 )
 def get_score(
     submission_id: str,
@@ -152,7 +152,7 @@ def get_score(
     return find_unchanged(request, etag) or frozen(score.text, etag=etag)
 
 
-@router.get("/submissions/{submission_id}/events", summary="List what happened", responses=errors(401, 404))
+@router.get("/submissions/{submission_id}/events", summary="List what happened", responses=errors(401, 403, 404))
 def list_events(submission_id: str, reader: ReaderDep, session: SessionDep) -> EventPageOut:
     """List every change of the submission's state, oldest first: who, when and why."""
     events = submissions.list_events(session, submission_id, account=reader)
@@ -171,7 +171,9 @@ def make_current(submission_id: str, account: AccountDep, session: SessionDep) -
     return _show(session, publishing.make_current(session, submission_id, account=account))
 
 
-@router.post("/submissions/{submission_id}/withdraw", summary="Withdraw", responses=errors(401, 403, 404, 409, 422))
+@router.post(
+    "/submissions/{submission_id}/withdraw", summary="Withdraw", responses=errors(400, 401, 403, 404, 409, 413, 422)
+)
 def withdraw_submission(
     submission_id: str,
     account: AccountDep,

@@ -48,6 +48,8 @@ def make_engine(url: str, *, pool_size: int = 10) -> Engine:
         pool_size=pool_size,
         max_overflow=0,
         pool_pre_ping=True,
+        # The values of a statement that failed are not repeated in its error, which is logged.
+        hide_parameters=True,
         connect_args={
             "options": "-c timezone=UTC",
             "client_encoding": "utf8",

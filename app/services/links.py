@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -105,6 +105,30 @@ def end_links(session: Session, purpose: LinkPurpose, *, account_id: int, now: d
     link = models.OneTimeLink
     ended = update(link).where(link.account_id == account_id, link.purpose == purpose.value, link.used_at.is_(None))
     session.execute(ended.values(used_at=now))
+
+
+def list_open_links(
+    session: Session, purpose: LinkPurpose, *, team_id: int, now: datetime
+) -> tuple[models.OneTimeLink, ...]:
+    """Return a team's links of this purpose that still work, oldest first."""
+    link = models.OneTimeLink
+    query = select(link).where(link.purpose == purpose.value, link.team_id == team_id)
+    query = query.where(link.used_at.is_(None), link.expires_at > now)
+    return tuple(session.scalars(query.order_by(link.created_at, link.id)))
+
+
+def revoke_link(session: Session, purpose: LinkPurpose, link_id: int, *, team_id: int, now: datetime) -> bool:
+    """Use up one of a team's links and tell whether it had still worked."""
+    link = models.OneTimeLink
+    ended = (
+        update(link)
+        .where(link.id == link_id, link.purpose == purpose.value, link.team_id == team_id)
+        .where(link.used_at.is_(None), link.expires_at > now)
+        .values(used_at=now)
+        .returning(link.id)
+    )
+    # The largest number that the column holds; a larger one is no link's.
+    return 0 < link_id < 2**63 and session.scalar(ended) is not None
 
 
 def link_address(base: str, purpose: LinkPurpose, code: str) -> str:

@@ -13,7 +13,7 @@ from authlib.integrations.httpx_client import OAuth2Client
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -53,6 +53,13 @@ class IdentityTakenError(StateError):
 
     code = "identity_taken"
     title = "This identity belongs to another account"
+
+
+class LastWayInError(StateError):
+    """The account could not be entered any more."""
+
+    code = "last_way_in"
+    title = "This is the only way to sign in"
 
 
 @dataclass(frozen=True)
@@ -216,6 +223,21 @@ def link_identity(session: Session, identity: ProviderIdentity, *, account: Iden
     if find_identity_account(session, identity) != account.id:
         raise IdentityTakenError("Somebody else signs in with this identity; sign in with it instead.")
     record_audit(session, actor=account.name, action="link_identity", subject=f"account {account.id}")
+
+
+def unlink_identities(session: Session, account: Identity) -> None:
+    """Let the account be entered by no identity at a provider any more; a password has to be there instead.
+
+    Raises
+    ------
+    LastWayInError : the account has no password.
+    """
+    row = session.get_one(models.Account, account.id, with_for_update=True)
+    if row.password_hash is None:
+        raise LastWayInError("Set a password first: without the provider there would be no way to sign in.")
+    table = models.AccountIdentity
+    if session.scalars(delete(table).where(table.account_id == row.id).returning(table.id)).all():
+        record_audit(session, actor=row.name, action="unlink_identity", subject=f"account {row.id}")
 
 
 def _get_json(address: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from sqlalchemy import delete, select
@@ -15,7 +15,7 @@ from app.errors import ForbiddenError, NotFoundError, StateError
 from app.services.account_names import NameTakenError, require_name
 from app.services.accounts import Identity, find_identity
 from app.services.audit import record_audit
-from app.services.links import LinkPurpose, issue_link, use_link
+from app.services.links import LinkPurpose, issue_link, list_open_links, revoke_link, use_link
 from app.services.profile import LastOwnerError
 
 
@@ -40,6 +40,13 @@ class UnknownMemberError(NotFoundError):
     title = "No such member"
 
 
+class UnknownInvitationError(NotFoundError):
+    """The team has no open invitation of this number."""
+
+    code = "unknown_invitation"
+    title = "No such invitation"
+
+
 class PersonalTeamError(StateError):
     """A personal team stays as it is."""
 
@@ -57,14 +64,27 @@ class TeamMemberDetails:
 
 
 @dataclass(frozen=True)
+class InvitationDetails:
+    """An invitation that nobody has used yet, without its code."""
+
+    id: int
+    created_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
 class TeamDetails:
-    """A team as its members see it; `role` is the reader's own, None for an organiser who is no member."""
+    """A team as its members see it.
+
+    `role` is the reader's own, None for an organiser who is no member; `invitations` are the open ones, for owners.
+    """
 
     name: str
     kind: str
     role: str | None
     created_at: datetime
     members: tuple[TeamMemberDetails, ...]
+    invitations: tuple[InvitationDetails, ...]
 
     @property
     def is_owner(self) -> bool:
@@ -115,7 +135,8 @@ def get_team(session: Session, name: str, *, account: Identity) -> TeamDetails:
     rows = session.execute(query).all()
     role = next((row.role for row in rows if row.id == account.id), None)
     members = tuple(TeamMemberDetails(row.name, row.role, row.created_at) for row in rows)
-    return TeamDetails(team.name, team.kind, role, team.created_at, members)
+    invitations = _list_invitations(session, team) if role == TeamRole.OWNER else ()
+    return TeamDetails(team.name, team.kind, role, team.created_at, members, invitations)
 
 
 def invite_to_team(session: Session, name: str, *, account: Identity, now: datetime) -> str:
@@ -123,6 +144,14 @@ def invite_to_team(session: Session, name: str, *, account: Identity, now: datet
     team = _lock_owned(session, name, account=account)
     record_audit(session, actor=account.name, action="invite_to_team", subject=f"team {team.id}")
     return issue_link(session, LinkPurpose.JOIN_TEAM, team_id=team.id, now=now)
+
+
+def revoke_invitation(session: Session, name: str, invitation_id: int, *, account: Identity, now: datetime) -> None:
+    """End an invitation that nobody has used yet."""
+    team = _lock_owned(session, name, account=account)
+    if not revoke_link(session, LinkPurpose.JOIN_TEAM, invitation_id, team_id=team.id, now=now):
+        raise UnknownInvitationError(f"Team {name} has no open invitation {invitation_id}.")
+    record_audit(session, actor=account.name, action="revoke_invitation", subject=f"team {team.id}")
 
 
 def join_team(session: Session, code: str, *, account: Identity, now: datetime) -> str:
@@ -155,7 +184,7 @@ def set_member_role(session: Session, name: str, member_name: str, role: TeamRol
 
 
 def remove_member(session: Session, name: str, member_name: str, *, account: Identity) -> None:
-    """Take a member out of a team: oneself, or as an owner another one. Open invitations stay open."""
+    """Take a member out of a team: oneself, or as an owner another one. Its open invitations stay open."""
     if member_name == account.name:
         team = _lock_team(session, name, account=account)
     else:
@@ -166,6 +195,11 @@ def remove_member(session: Session, name: str, member_name: str, *, account: Ide
     session.execute(delete(table).where(table.team_id == team.id, table.account_id == member.account_id))
     details = {"account": member.account_id}
     record_audit(session, actor=account.name, action="remove_member", subject=f"team {team.id}", details=details)
+
+
+def _list_invitations(session: Session, team: models.Team) -> tuple[InvitationDetails, ...]:
+    found = list_open_links(session, LinkPurpose.JOIN_TEAM, team_id=team.id, now=datetime.now(UTC))
+    return tuple(InvitationDetails(link.id, link.created_at, link.expires_at) for link in found)
 
 
 def _find_team(session: Session, name: str, *, account: Identity) -> models.Team:

@@ -15,6 +15,7 @@ from app.services import profile, tokens
 from app.services.accounts import Identity, Scope
 from app.services.links import LinkPurpose, link_address
 from app.services.mail import send_mail
+from app.services.oidc import unlink_identities
 from app.services.sign_ins import WrongPasswordError, end_sign_ins, list_sign_ins
 from app.services.teams import list_teams
 from app.services.throttle import MAIL, SIGN_IN, forgive_attempts, reserve_attempt
@@ -103,6 +104,15 @@ def sign_out_everywhere(request: Request, account: BrowserDep, session: SessionD
     response = RedirectResponse("/", status_code=303)
     clear_session_cookie(request, response)
     return response
+
+
+@router.post("/unlink-provider")
+def unlink_provider(request: Request, account: BrowserDep, session: SessionDep, config: ConfigDep) -> Response:
+    """Take the provider's identities off the account, which keeps its password."""
+    done = attempt(session, lambda: unlink_identities(session, account))
+    if isinstance(done, AppError):
+        return _show(request, session, account, config, error=done)
+    return _show(request, session, account, config, done="The account is no longer linked; its password remains.")
 
 
 @router.post("/tokens")

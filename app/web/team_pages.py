@@ -55,6 +55,13 @@ def invite(name: str, request: Request, account: AccountDep, session: SessionDep
     return response
 
 
+@router.post("/teams/{name}/invitations/{invitation_id}/revoke")
+def revoke_invitation(name: str, invitation_id: int, account: AccountDep, session: SessionDep) -> Response:
+    """End an invitation that nobody has used yet."""
+    teams.revoke_invitation(session, name, invitation_id, account=account, now=datetime.now(UTC))
+    return RedirectResponse(f"/teams/{name}", status_code=303)
+
+
 @router.post("/teams/{name}/members/{member}/{role}")
 def change_member(name: str, member: str, role: teams.TeamRole, account: AccountDep, session: SessionDep) -> Response:
     """Make a member an owner or a member again."""

@@ -107,6 +107,7 @@ RULES: dict[str, str] = {
     "POST /account/sign-out-everywhere": OWNER,
     "POST /account/sign-out-others": OWNER,
     "POST /account/tokens": OWNER,
+    "POST /account/unlink-provider": OWNER,
     "POST /account/tokens/{token_id}/revoke": OWNER,
     "POST /api/v1/me/tokens": MEMBER,
     "POST /api/v1/models": OPERATOR,
@@ -124,6 +125,7 @@ RULES: dict[str, str] = {
     "POST /api/v1/teams/{name}/invitations": TEAM,
     "POST /api/v1/validations": MEMBER,
     "DELETE /api/v1/me/tokens/{token_id}": MEMBER,
+    "DELETE /api/v1/teams/{name}/invitations/{invitation_id}": TEAM,
     "DELETE /api/v1/teams/{name}/members/{member}": TEAM,
     "PUT /api/v1/teams/{name}/members/{member}": TEAM,
     "POST /check": MEMBER,
@@ -149,6 +151,7 @@ RULES: dict[str, str] = {
     "POST /submit": MEMBER,
     "POST /teams": MEMBER,
     "POST /teams/{name}/invitations": TEAM,
+    "POST /teams/{name}/invitations/{invitation_id}/revoke": TEAM,
     "POST /teams/{name}/members/{member}/{role}": TEAM,
     "POST /teams/{name}/remove/{member}": TEAM,
     "DELETE /api/v1/snapshots/{name}": ORGANISER,
@@ -297,6 +300,7 @@ def address(route: str, values: dict[str, Any]) -> tuple[str, str]:
         "kind": "nothing",
         "rescoring_id": 2**40,
         "import_id": 2**40,
+        "invitation_id": 2**40,
         **values,
     }
     return method, re.sub(r"\{(\w+)(?::path)?\}", lambda found: str(known[found[1]]), path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from app.client import Client
+from app.client_results import Meter
 from app.services.allowance import set_limits
 from app.services.snapshots import get_snapshot
 from tests.api.conftest import Board
@@ -26,7 +27,10 @@ def test_the_allowance_is_told_and_its_end_in_seconds(board: Board) -> None:
     told = datetime.fromisoformat(after["open_day"]["next_at"])
     assert abs(told - datetime.now(UTC) - timedelta(seconds=waiting)) < timedelta(seconds=60)
     with Client(str(board.me.base_url), board.token) as client:
-        assert client.get_allowance("small")["open_day"] == after["open_day"]
+        allowance = client.get_allowance("small")
+        assert (allowance.snapshot, allowance.hidden_splits) == ("small", ())
+        assert allowance.open_day == Meter(limit=1, used=1, left=0, next_at=told)
+        assert allowance.rejected_day == Meter(limit=50, used=0, left=50, next_at=None)
     page = board.me.get("/submit?snapshot=small", headers={"Accept": "text/html"}).text
     assert "1 of 1 used" in page
 

@@ -122,6 +122,27 @@ def test_linking_takes_the_account_s_own_word(board: Any, provider: TestProvider
     assert browser.get("/api/v1/me").json()["name"] == "grace"
 
 
+def test_unlinking_takes_a_password(board: Any, provider: TestProvider, browser: httpx.Client) -> None:
+    go(browser)
+    send_form(browser, FINISH, name="grace")
+    assert "Unlink" not in browser.get("/account").text
+    refused = send_form(browser, "/account/unlink-provider", page="/account")
+    assert (refused.status_code, "Set a password first" in refused.text) == (409, True)
+    send_form(browser, "/account/password", page="/account", password=PASSWORD)
+    assert "Unlink Example ID" in browser.get("/account").text
+    assert "no longer linked" in send_form(browser, "/account/unlink-provider", page="/account").text
+    assert "Link Example ID" in browser.get("/account").text
+    browser.cookies.clear()
+    # To the provider's identity she is a stranger now; her password still lets her in.
+    assert go(browser).headers["location"] == FINISH
+    browser.cookies.clear()
+    assert send_form(browser, "/sign-in", name="grace", password=PASSWORD).status_code == 303
+    with board.sessions() as session:
+        assert session.scalar(select(func.count()).select_from(models.AccountIdentity)) == 0
+        actions = session.scalars(select(models.AuditEvent.action).where(models.AuditEvent.actor == "grace")).all()
+        assert {"link_identity", "unlink_identity"} <= set(actions)
+
+
 @pytest.mark.parametrize(("mode", "status"), [("closed", 403), ("invite", 403)])
 def test_a_provider_is_no_way_round_a_closed_door(
     board: Any, provider: TestProvider, browser: httpx.Client, mode: str, status: int

@@ -252,6 +252,33 @@ def test_teams_by_page_from_invitation_to_leaving(board: Any, browser: httpx.Cli
         assert last.status_code == 409
 
 
+def test_an_open_invitation_is_listed_and_revoked(board: Any, browser: httpx.Client) -> None:
+    make(board)
+    make(board, "edith")
+    sign_in(browser)
+    send_form(browser, "/teams", name="deep-exit")
+    assert "Open invitations" not in browser.get("/teams/deep-exit").text
+    invited = [send_form(browser, "/teams/deep-exit/invitations", page="/teams/deep-exit").text for _ in range(2)]
+    codes = [re.findall(r"/join-team#([A-Za-z0-9_-]{43})", page)[0] for page in invited]
+    shown = browser.get("/teams/deep-exit").text
+    assert not any(code in shown for code in codes)
+    actions = re.findall(r'action="(/teams/deep-exit/invitations/[0-9]+/revoke)"', shown)
+    assert len(actions) == 2
+    with another(board) as client:
+        sign_in(client, "edith")
+        # Of a team that is not hers she is not even told that it is there.
+        assert send_form(client, actions[0], page="/teams").status_code == 404
+        assert send_form(browser, actions[0], page="/teams").headers["location"] == "/teams/deep-exit"
+        assert send_form(browser, actions[0], page="/teams").status_code == 404
+        assert send_form(client, "/join-team", code=codes[0]).status_code == 410
+        assert send_form(client, "/join-team", code=codes[1]).status_code == 303
+        # A member who is no owner sees none, and one that was used is not open any more.
+        assert "Open invitations" not in client.get("/teams/deep-exit").text
+        assert "Open invitations" not in browser.get("/teams/deep-exit").text
+        assert send_form(browser, actions[1], page="/teams").status_code == 404
+        assert send_form(client, actions[1], page="/teams").status_code == 403
+
+
 def as_scripts_do(board: Any, name: str) -> httpx.Client:
     make(board, name)
     headers = session_cookie(board.sessions, board.config, name)
@@ -273,6 +300,13 @@ def test_teams_and_tokens_by_rest(board: Any, make_caps: Any) -> None:
         assert grace.post("/api/v1/teams", json={"name": "deep-exit"}).json()["code"] == "name_taken"
         assert grace.post("/api/v1/teams", json={"name": "Deep"}).json()["code"] == "invalid_name"
         code = grace.post("/api/v1/teams/deep-exit/invitations").json()["code"]
+        revoked = grace.post("/api/v1/teams/deep-exit/invitations").json()["code"]
+        _, last = grace.get("/api/v1/teams/deep-exit").json()["invitations"]
+        place = f"/api/v1/teams/deep-exit/invitations/{last['id']}"
+        assert grace.delete(place).status_code == 204
+        assert grace.delete(place).json()["code"] == "unknown_invitation"
+        assert grace.delete(f"/api/v1/teams/deep-exit/invitations/{2**70}").json()["code"] == "unknown_invitation"
+        assert edith.post("/api/v1/teams/join", json={"code": revoked}).json()["code"] == "invalid_link"
         assert edith.get("/api/v1/teams/deep-exit").json()["code"] == "unknown_team"
         joined = edith.post("/api/v1/teams/join", json={"code": code})
         assert [member["name"] for member in joined.json()["members"]] == ["grace", "edith"]

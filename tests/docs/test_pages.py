@@ -61,6 +61,55 @@ def test_links_of_the_readme_lead_somewhere() -> None:
         assert not fragment or fragment in {heading.anchor for heading in page.headings}, target
 
 
+# An address with its method, also across a line's end; and one alone in backticks.
+ASKED = re.compile(r"\b(GET|POST|PUT|DELETE)\s+(/[^\s`?|,;)]+)")
+NAMED = re.compile(r"`(/[a-z][^\s`?]*)[^\s`]*`")
+
+
+def list_routes() -> set[tuple[str, str]]:
+    config = Config(Path("nowhere"), database_url="postgresql://nobody@127.0.0.1:1/none", secret_key="s" * 32)
+    routes = set()
+    for route in create_app(config).routes:
+        for one in route.effective_route_contexts() if hasattr(route, "effective_route_contexts") else [route]:
+            routes |= {(method, one.path) for method in getattr(one, "methods", None) or ()}
+    return routes
+
+
+ROUTES = list_routes()
+
+
+def is_answered(address: str, *, method: str | None = None) -> bool:
+    """Tell whether a route answers an address, or some begin with it where it ends in an ellipsis."""
+    begins = address.endswith("…") or address == "/api/v1"
+    for kind, route in ROUTES:
+        pattern = re.sub(r"\\{[^}]+:path\\}", ".+", re.escape(route))
+        pattern = re.sub(r"\\{[^}]+\\}", "[^/]+", pattern)
+        for place in (address, f"/api/v1{address}"):
+            fits = route.startswith(place.rstrip("…")) if begins else re.fullmatch(pattern, place)
+            if fits and method in (kind, None):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("name", ["README.md", *(f"docs/{name}.md" for name in list_pages() if ".py" not in name)])
+def test_every_address_that_is_named_is_answered(name: str) -> None:
+    text = (REPOSITORY / name).read_text(encoding="utf-8")
+    firsts = {route.split("/")[1] for _, route in ROUTES}
+    asked = [(method, address.rstrip(".")) for method, address in ASKED.findall(text)]
+    named = [address for address in NAMED.findall(text) if address.split("/")[1] in firsts]
+    assert [f"{method} {address}" for method, address in asked if not is_answered(address, method=method)] == []
+    assert [address for address in named if not is_answered(address)] == []
+
+
+def test_every_address_of_rest_is_in_its_table() -> None:
+    text = (REPOSITORY / "docs" / "rest-api.md").read_text(encoding="utf-8")
+    told = {re.sub(r"\{[^}]+\}", "{}", address) for address in re.findall(r"(/api/v1/[^\s`?|,;]+)", text)}
+    # A word stands for the address before it with another end: `unflag`, `/cancel`.
+    words = set(re.findall(r"`/?([a-z-]+)[^`]*`", text))
+    places = {re.sub(r"\{[^}]+\}", "{}", route) for _, route in ROUTES if route.startswith("/api/v1/")}
+    assert [place for place in sorted(places - told) if place.rpartition("/")[2] not in words] == []
+
+
 def test_the_index_names_every_page() -> None:
     linked = set(list_links("index")) | set(list_links("examples"))
     missing = [name for name in list_pages() if name != "index" and f"/docs/{name}" not in linked]
