@@ -103,3 +103,32 @@ def test_a_database_url_that_is_none_ends_with_1(run: Run, tmp_path: Path):
     result = run("snapshot", "list", env=env)
     assert result.exit_code == 1
     assert "invalid_config" in result.stderr
+
+
+def test_splits_are_hidden_and_a_snapshot_is_removed_until_it_is_frozen(run_there: Run, snapshot_path: Path):
+    as_json = ("--format", "json")
+    imported = json.loads(run_there("snapshot", "import", snapshot_path, *as_json).stdout)
+    hidden = run_there("snapshot", "hide", "small", "test", "validation", *as_json)
+    assert hidden.exit_code == 0, hidden.stderr
+    document = json.loads(hidden.stdout)
+    assert set(document["hidden_splits"]) == {"test", "validation"}
+    assert document["sha256"] != imported["sha256"]
+    assert "validation" in run_there("snapshot", "hide", "small", "validation").stdout
+    # None named: nothing is hidden any more, and the snapshot is the one that was imported.
+    shown = json.loads(run_there("snapshot", "hide", "small", *as_json).stdout)
+    assert (shown["hidden_splits"], shown["sha256"]) == ([], imported["sha256"])
+    for arguments, code in (
+        (("hide", "small", "everything"), "invalid_snapshot"),
+        (("hide", "absent", "test"), "unknown_snapshot"),
+        (("remove", "absent"), "unknown_snapshot"),
+    ):
+        result = run_there("snapshot", *arguments, *as_json)
+        assert (result.exit_code, json.loads(result.stdout)["code"]) == (1, code)
+    removed = run_there("snapshot", "remove", "small", *as_json)
+    assert (removed.exit_code, json.loads(removed.stdout)["name"]) == (0, "small")
+    assert json.loads(run_there("snapshot", "list", *as_json).stdout) == []
+    assert run_there("snapshot", "import", snapshot_path).exit_code == 0
+    assert run_there("snapshot", "freeze", "small").exit_code == 0
+    for arguments in (("hide", "small", "test"), ("remove", "small")):
+        result = run_there("snapshot", *arguments, *as_json)
+        assert (result.exit_code, json.loads(result.stdout)["code"]) == (1, "snapshot_frozen")

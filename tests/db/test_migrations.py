@@ -92,6 +92,11 @@ def test_every_migration_sets_a_lock_timeout() -> None:
         assert Path(revision.path).read_text().count("SET LOCAL lock_timeout") == 2
 
 
+def test_every_table_is_in_the_documentation() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "database.md").read_text(encoding="utf-8")
+    assert [table.name for table in Base.metadata.sorted_tables if f"`{table.name}`" not in text] == []
+
+
 def test_names_in_the_tables_are_those_of_the_evaluator() -> None:
     assert tuple(strategy.value for strategy in Strategy) == STRATEGY_NAMES
     assert SPLIT_NAMES == SPLITS
