@@ -43,6 +43,7 @@ from app.web.cookies import load_secret_key
 from app.web.docs_pages import router as documentation
 from app.web.efficiency_page import router as efficiency
 from app.web.errors import error_page
+from app.web.kept_pages import KeptPages
 from app.web.organiser_pages import router as organiser_pages
 from app.web.pages import router as pages
 from app.web.people_pages import router as people
@@ -101,6 +102,7 @@ def create_app(config: Config) -> FastAPI:
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
     app.add_middleware(CompressedTags)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(KeptPages)
     app.add_middleware(BodyLimit)
     app.include_router(api.router)
     for router in (sign_in, sign_up, provider_sign_in):

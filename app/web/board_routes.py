@@ -38,7 +38,11 @@ def show_board(
     page = load_board_page(session, query, reader=reader, server=server, data_dir=config.data_dir)
     demo = find_demo_progress(config.data_dir)
     running = demo if demo is not None and demo.state == "running" else None
-    return render_page(request, "board.html" if page else "no_board.html", reader=reader, page=page, demo=running)
+    answer = render_page(request, "board.html" if page else "no_board.html", reader=reader, page=page, demo=running)
+    if running:
+        # How far the demo is does not stand in the database, so nobody may be given this page again.
+        answer.headers["Cache-Control"] = "no-store"
+    return answer
 
 
 @router.get("/figures/board")

@@ -42,6 +42,7 @@ from app.db.models.rescorings import (
     RescoringBoard,
     RescoringItem,
 )
+from app.db.models.shown_changes import ShownChange
 from app.db.models.snapshot_imports import IMPORT_STATES, SnapshotImport
 from app.db.models.snapshots import (
     SNAPSHOT_STATES,
@@ -111,6 +112,7 @@ __all__ = [
     "RescoringBoard",
     "RescoringItem",
     "Score",
+    "ShownChange",
     "SignIn",
     "SignInAttempt",
     "Snapshot",
