@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
@@ -114,6 +114,7 @@ class Leaderboard:
 
 COMPUTED_FIELDS = ("rank_reason", "strategy")
 SHOWN_COLUMNS = (*(f.name for f in fields(BoardRow) if f.name not in COMPUTED_FIELDS), "n_ranked")
+FOUND_FIELDS = tuple(f.name for f in fields(BoardRow) if f.name not in (*COMPUTED_FIELDS, "rank", "last_rank"))
 
 
 def get_leaderboard(
@@ -209,15 +210,17 @@ def assign_ranks(rows: Sequence[BoardRow], *, most_questions: int) -> tuple[Boar
     """
     reasons = [_explain_no_rank(row, most_questions=most_questions) for row in rows]
     potentials = [row.realised_potential for row, reason in zip(rows, reasons, strict=True) if reason is None]
+    n_sharing = Counter(potentials)
+    # Best first, so that whoever is ahead stands before the first of this figure.
+    n_ahead = {potential: idx for idx, potential in reversed(list(enumerate(potentials)))}
     ranked: list[BoardRow] = []
     for row, reason in zip(rows, reasons, strict=True):
         if reason is not None:
             ranked.append(replace(row, rank=None, last_rank=None, rank_reason=reason))
             continue
-        # Best first, so that whoever is ahead stands before the first of this figure.
-        n_ahead = potentials.index(row.realised_potential)
-        n_sharing = potentials.count(row.realised_potential)
-        ranked.append(replace(row, rank=n_ahead + 1, last_rank=n_ahead + n_sharing, rank_reason=None))
+        ahead = n_ahead[row.realised_potential]
+        last = ahead + n_sharing[row.realised_potential]
+        ranked.append(replace(row, rank=ahead + 1, last_rank=last, rank_reason=None))
     return tuple(ranked)
 
 
@@ -463,7 +466,7 @@ def _count_waiting(session: Session, snapshot_id: int, *, split: str, strategy: 
 
 def _read_row(found: Any, strategy: Strategy) -> BoardRow:
     computed: dict[str, Any] = {"rank": None, "last_rank": None, "rank_reason": None, "strategy": strategy}
-    return BoardRow(**computed, **{f.name: found[f.name] for f in fields(BoardRow) if f.name not in computed})
+    return BoardRow(**computed, **{name: found[name] for name in FOUND_FIELDS})
 
 
 def _check_board(

@@ -195,7 +195,8 @@ def load_board_page(
     figure = None
     if frontier is not None:
         figure = describe_figure(session, query, view.drawn, frontier, data_dir=data_dir)
-    whole = list_frontiers(session, snapshot, split=board.split, board=WHOLE)
+    # A board of its own may have no cell in the split; then the whole one tells whether there is more to come.
+    whole = () if frontier else list_frontiers(session, snapshot, split=board.split, board=WHOLE)
     rest = _rest_parameters(query)
     return BoardPage(
         query=query,
@@ -206,7 +207,7 @@ def load_board_page(
         splits=tuple((name, split_title(name).capitalize()) for name in list_splits(session, snapshot)),
         models=name_choices("All models", snapshot.manifest["models"]),
         benchmarks=name_choices("All benchmarks", snapshot.manifest["benchmarks"]),
-        is_preparing=query.strategy not in whole,
+        is_preparing=frontier is None and query.strategy not in whole,
         figure=figure,
         figure_links=link_figures(query),
         heads=list_heads(query),
