@@ -111,6 +111,7 @@ class SubmissionPage:
     score: ScoreView | None
     has_receipt: bool
     board_address: str
+    compare_address: str
     submit_address: str
     organising: Organising | None
     allowance: Allowance | None
@@ -147,6 +148,7 @@ def load_submission_page(
     is_alive = wait is not None and wait.worker_alive
     is_tombstone = submission.state == SubmissionState.WITHDRAWN and not submission.is_mine
     has_score = submission.state in SCORED_STATES and submission.scored_at is not None and not is_tombstone
+    is_published = submission.state == SubmissionState.PUBLISHED
     query = {"snapshot": submission.snapshot, "split": submission.split, "strategy": submission.strategy.value}
     return SubmissionPage(
         submission=submission,
@@ -159,6 +161,7 @@ def load_submission_page(
         else None,
         has_receipt=has_score and may_have_receipt(session, submission),
         board_address=f"/?{urlencode(query)}",
+        compare_address=f"/?{urlencode({**query, 'pin': submission.id})}" if is_published else "",
         submit_address=f"/submit?{urlencode(query)}",
         organising=load_organising(session, submission) if may_organise(reader) else None,
         allowance=find_team_allowance(session, submission, reader=reader),

@@ -26,6 +26,7 @@ from app.files.snapshot import Snapshot, load_measurements
 from app.services import snapshots, submissions
 from app.services.accounts import Identity, Role, ensure_account
 from app.services.board_lines import WHOLE, BoardKey, find_board_curve, list_frontiers, list_operating_points
+from app.services.comparison import compare_submissions
 from app.services.leaderboard import get_leaderboard, list_board_curves
 from app.services.receipts import get_receipt
 from app.services.release import METHOD_INTERVALS
@@ -33,6 +34,7 @@ from app.services.scoring import NotScoredError, WithheldScoreError, get_score
 from app.services.snapshot_documents import FrontierQuery, get_frontiers_text, get_overthinking_text
 from app.services.submissions import HiddenLabelsError, SubmissionState, TransitionError
 from app.services.withheld import release_submission
+from app.web.compare_page import show_comparison
 from tests.services.conftest import Desk
 
 S = Strategy
@@ -137,6 +139,32 @@ def test_page_rest_csv_and_plot_take_the_same_told_figures(
     assert get_leaderboard(session, **target, model="alpha", benchmark="logic").rows == ()
     assert list_operating_points(session, [submission_id], board=BoardKey("alpha", "math"), scorer_version="1") == {}
     assert "logic" not in list_frontiers(session, secret, split="test", board=BoardKey("alpha", "logic"))
+
+
+def test_a_comparison_on_a_hidden_split_has_told_figures_and_no_settings(
+    session: Session, booth: Desk, author: Identity, config: Config
+) -> None:
+    ids = [submit(booth, author, write_random(booth, seed=seed), method=f"method {seed}") for seed in (1, 2)]
+    for one in ids:
+        submissions.publish_submission(session, one, account=author)
+    compared = compare_submissions(session, ids, account=None)
+    told = [json.loads(get_score(session, one, account=None).text) for one in ids]
+    assert compared.settings == ((), ())
+    for board in compared.boards:
+        figures = [
+            next((b for b in one["boards"] if (b["model"], b["benchmark"]) == (board.model, board.benchmark)), None)
+            for one in told
+        ]
+        assert list(board.figures) == figures
+        (difference,) = board.differences
+        potentials = [None if one is None else one["realised_potential"] for one in figures]
+        assert (difference.difference is None) == (None in potentials)
+    page = show_comparison(session, compared, data_dir=config.data_dir)
+    assert page.settings == ((), ())
+    assert page.figure is not None
+    drawn = [trace["y"] for trace in json.loads(page.figure.json)["data"] if trace.get("meta", {}).get("row") in ids]
+    assert len(drawn) == len(ids)
+    assert all(is_multiple(value / 100, WHOLE_STEP) for line in drawn for value in line)
 
 
 def test_the_curves_of_a_wider_boards_rows_leave_out_boards_of_which_nothing_is_told(

@@ -204,6 +204,15 @@ def test_submissions_side_by_side(site: Any) -> None:
         assert site.get(f"/compare?submissions={named}").status_code == status
 
 
+def test_a_submissions_page_leads_to_the_board_with_it_pinned(site: Any) -> None:
+    patience = _find_id(site, "patience")
+    (address,) = re.findall(
+        r'<a href="([^"]+)">Pick others to compare it with', site.get(f"/submissions/{patience}").text
+    )
+    board = site.get(address.replace("&amp;", "&")).text
+    assert f'name="pin" value="{patience}" checked' in board
+
+
 def test_a_cell_with_few_questions_has_figures_and_no_rank(site: Any) -> None:
     text = site.get(f"{BOARD}&model=alpha&benchmark=logic").text
     assert "fewer than 20 questions" in text
