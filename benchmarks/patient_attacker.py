@@ -7,6 +7,9 @@ the curve is told, each routing a random set of questions that differs in at lea
 so that nothing is withheld. A curve is the running best, so it takes the figures at which the curve rises, and fits all
 gains at once to them by least squares with a ridge. Questions that thinking does not change are left out of the count.
 *Right* is the share of the others whose sign is found; who guesses the commoner sign needs no file at all.
+
+With ``--attack pairs`` its files hold pairs of settings that differ in one question and lie on either side of a told
+budget, which nothing compares, since they are of one file: ten questions a file, those that were asked least often.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ from app.evaluator.resampled_settings import Stops
 R, M = 4, 4
 SEED = 20260721
 N_BUDGETS = 20
+SPREAD, PAIRS = "spread", "pairs"
+LEAST_GAIN = {SPREAD: 0.0, PAIRS: 0.25}
+"""A question is said to gain from this share of its probes on: a setting that loses beside its pair is not told."""
 TRIES = 20
 RIDGE = 0.002
 
@@ -35,6 +41,7 @@ RIDGE = 0.002
 class Result:
     """What was learnt of a cell: shares of the questions with something to learn whose sign was found."""
 
+    attack: str
     questions: int
     files: int
     withheld: int
@@ -60,7 +67,8 @@ def draw_cell(rng: np.random.Generator, n_questions: int) -> Cell:
 
 def sum_by_question(values: NDArray[np.int64], cell: Cell) -> NDArray[np.int64]:
     """Return a total over each question's trajectories."""
-    return values.reshape(cell.n_questions, R).sum(axis=1)
+    total: NDArray[np.int64] = values.reshape(cell.n_questions, R).sum(axis=1)
+    return total
 
 
 def draw_file(rng: np.random.Generator, cost: NDArray[np.int64], earlier: list[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -68,8 +76,7 @@ def draw_file(rng: np.random.Generator, cost: NDArray[np.int64], earlier: list[N
 
     A budget is left out for which no set was found that is far enough from all earlier ones, and from the constants.
     """
-    constants = np.stack([np.zeros(len(cost), dtype=np.int64), np.ones(len(cost), dtype=np.int64)])
-    known = np.concatenate([constants, *earlier])
+    known = np.concatenate([_constants(cost), *earlier])
     routes: list[NDArray[np.int64]] = []
     for step in range(N_BUDGETS):
         for _ in range(TRIES):
@@ -79,6 +86,35 @@ def draw_file(rng: np.random.Generator, cost: NDArray[np.int64], earlier: list[N
                 known = np.concatenate([known, row[None]])
                 break
     return np.array(routes, dtype=np.int64).reshape(-1, len(cost))
+
+
+def draw_pairs(
+    rng: np.random.Generator, cost: NDArray[np.int64], earlier: list[NDArray[np.int64]], asked: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return pairs of sets of questions: one just below a told budget, and the same with one more just above it.
+
+    `asked` counts how often each question was the one more, and is brought up to date.
+    """
+    known = np.concatenate([_constants(cost), *earlier])
+    routes: list[NDArray[np.int64]] = []
+    for step in range(0, N_BUDGETS - 1, 2):
+        budget = int(cost.sum()) * (step + 1) // N_BUDGETS
+        for question in np.lexsort((rng.random(len(cost)), asked))[:TRIES]:
+            others = cost.copy()
+            others[question] = budget + 1
+            row = _fill(rng, others, budget)
+            pair = np.stack([row, row])
+            pair[1, question] = 1
+            is_far = (np.abs(known[:, None] - pair).sum(axis=2) >= MIN_PAIRS).all()
+            if is_far and pair[1] @ cost > budget:
+                routes += [*pair]
+                asked[question] += 1
+                break
+    return np.array(routes, dtype=np.int64).reshape(-1, len(cost))
+
+
+def _constants(cost: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.stack([np.zeros(len(cost), dtype=np.int64), np.ones(len(cost), dtype=np.int64)])
 
 
 def _fill(rng: np.random.Generator, cost: NDArray[np.int64], budget: int) -> NDArray[np.int64]:
@@ -94,7 +130,7 @@ def as_stops(routes: NDArray[np.int64]) -> FileStops:
     return FileStops((Stops(np.ones(len(routes), dtype=np.bool_), positions),), by_trajectory=False)
 
 
-def attack(n_questions: int, n_files: int, *, seed: int = SEED) -> Result:
+def attack(n_questions: int, n_files: int, *, kind: str = SPREAD, seed: int = SEED) -> Result:
     """Return what the attack learns of one cell."""
     rng = np.random.default_rng([seed, n_questions])
     cell = draw_cell(rng, n_questions)
@@ -109,9 +145,10 @@ def attack(n_questions: int, n_files: int, *, seed: int = SEED) -> Result:
     designs: list[NDArray[np.int64]] = []
     figures: list[NDArray[np.float64]] = []
     sent: list[NDArray[np.int64]] = []
+    asked = np.zeros(n_questions, dtype=np.int64)
     n_withheld = 0
     for _ in range(n_files):
-        routes = draw_file(rng, cost, sent)
+        routes = draw_file(rng, cost, sent) if kind == SPREAD else draw_pairs(rng, cost, sent, asked)
         if not len(routes):
             break
         sent.append(routes)
@@ -127,14 +164,18 @@ def attack(n_questions: int, n_files: int, *, seed: int = SEED) -> Result:
         best = np.maximum.accumulate(np.append(zero.sum() / cell.total_probes, accuracies))
         told = np.array([round_to(float(value), quanta.accuracy) for value in best])
         rises = np.diff(told) > 0
+        if kind == PAIRS:
+            # What does not rise beside its pair gains nothing, which is worth as much.
+            rises[1::2] |= rises[::2]
         designs.append(routes[rises])
         figures.append(told[1:][rises])
     base = round_to(float(zero.sum() / cell.total_probes), quanta.accuracy)
     found = reconstruct(np.concatenate(designs), np.concatenate(figures) - base, n_questions) if designs else None
     counts = gain != 0
     signs = np.sign(gain[counts])
-    right = 0.5 if found is None else float((np.sign(found[counts]) == signs).mean())
+    right = 0.5 if found is None else float((np.where(found[counts] > LEAST_GAIN[kind], 1, -1) == signs).mean())
     return Result(
+        attack=kind,
         questions=n_questions,
         files=n_files,
         withheld=n_withheld,
@@ -161,11 +202,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--questions", type=int, nargs="+", default=[36, 150, 500])
     parser.add_argument("--files", type=int, nargs="+", default=[1, 5, 20, 100])
+    parser.add_argument("--attack", choices=[SPREAD, PAIRS], default=SPREAD)
     parser.add_argument("--format", choices=["table", "json"], default="table")
     chosen = parser.parse_args()
     results = []
     for questions, files in product(chosen.questions, chosen.files):
-        one = attack(questions, files)
+        one = attack(questions, files, kind=chosen.attack)
         results.append(asdict(one))
         if chosen.format == "table":
             print(  # noqa: T201

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-INTERVAL_VERSION = "2"
+INTERVAL_VERSION = "3"
 """Changes whenever the same replicates could get another interval; stored ones of another version count as missing."""
 
 PERCENTILES = (2.5, 97.5)

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from app.evaluator.compiled import compiled
 from app.evaluator.measurements import IntArray, Measurements
+from app.evaluator.reference import list_constant_actions
 from app.evaluator.resampled_settings import Stops
+from app.evaluator.strategies import Strategy
 
 MIN_PAIRS = 8
 """Fewer differing unit-setting pairs than this are always too few; of large files, fewer than 1 % of the pairs are."""
@@ -71,11 +73,16 @@ def _count_questions_and_trajectories(new: Any, old: Any, per_question: int) -> 
 
 
 def find_constant_stops(measurements: Measurements) -> FileStops:
-    """Return the two policies whose figures everybody knows: nothing thinks, and everything thinks to its end."""
+    """Return the policies whose figures everybody knows: all constants of the uninformed reference, on every board.
+
+    They are the constant caps and positions; nothing thinks and everything thinks to its end are among them.
+    """
     cells = []
     for cell in measurements.cells:
-        positions = np.stack([np.zeros(cell.n_trajectories, dtype=np.int64), cell.n_steps])
-        cells.append(Stops(np.ones(2, dtype=np.bool_), positions.astype(np.min_scalar_type(int(cell.n_steps.max())))))
+        constants = list_constant_actions(cell, Strategy.DYNAMIC_EARLY_EXIT)
+        positions = np.stack([actions for _, actions in constants])
+        kept = positions.astype(np.min_scalar_type(int(cell.n_steps.max())))
+        cells.append(Stops(np.ones(len(kept), dtype=np.bool_), kept))
     return FileStops(tuple(cells), by_trajectory=False)
 
 
@@ -92,8 +99,8 @@ class Closeness:
     - any one setting of the two files has its nearest one in the other file more than 0 but fewer than 8 units away:
       what the other settings of a file do does not hide that one.
 
-    A board is too close if the first or the second holds of the file's units on it. On every board, the constants are
-    another file, except that a file need not have settings near theirs.
+    A board is too close if the first or the second holds of the file's units on it. The constants of the uninformed
+    reference are another file, except that a file need not have settings near theirs.
 
     Notes
     -----
@@ -151,14 +158,17 @@ class Closeness:
         has_other = theirs.any(axis=1)
         total = np.where(mine, np.minimum(forward, _FAR), 0).sum(axis=1)
         self._close |= has_other & _is_too_small(total, pairs)
+        self._note_near_settings(forward[0])
         if not is_file:
             return
         other_pairs = (self._members[:, :, None] * found.other_covered * found.sizes[:, None]).sum(axis=(1, 2))
         back_total = np.where(theirs, np.minimum(backward, _FAR), 0).sum(axis=1)
         # Against the smaller of the two files: a large one that repeats a small one is no smaller a difference.
         self._close |= has_other & _is_too_small(back_total, np.minimum(pairs, other_pairs))
-        for nearest in (forward[0], backward[0]):
-            self._has_near_setting |= bool(((nearest > 0) & (nearest < MIN_PAIRS)).any())
+        self._note_near_settings(backward[0])
+
+    def _note_near_settings(self, nearest: IntArray) -> None:
+        self._has_near_setting |= bool(((nearest > 0) & (nearest < MIN_PAIRS)).any())
 
     def _measure(self, other: FileStops) -> tuple[_Distances, _Distances]:
         cells = self._measurements.cells

@@ -16,7 +16,7 @@ from app.db import models
 from app.errors import AppError, TooManyRequestsError
 from app.evaluator.measurements import SPLITS
 from app.services.accounts import Identity
-from app.services.measurements import labels_hidden
+from app.services.release import are_labels_told
 
 WINDOW = timedelta(hours=24)
 WAITING_STATES = ("received", "validating", "scoring")
@@ -112,7 +112,7 @@ def get_allowance(session: Session, team_id: int, snapshot: models.Snapshot, *, 
     charges = _list_charges(session, team_id, snapshot, limits=limits, now=now)
     return Allowance(
         snapshot=snapshot.name,
-        hidden_splits=tuple(split for split in SPLITS if labels_hidden(snapshot, split)),
+        hidden_splits=tuple(split for split in SPLITS if not are_labels_told(snapshot, split)),
         hidden_day=build_meter(charges.hidden, limits.hidden_per_day, now=now),
         hidden_total=replace(build_meter(charges.hidden, limits.hidden_total, now=None), next_at=None),
         open_day=build_meter(charges.open, limits.open_per_day, now=now),
@@ -173,10 +173,10 @@ def require_allowance(session: Session, team_id: int, snapshot: models.Snapshot,
     if not _is_limited(session, team_id, snapshot, split=split):
         return
     allowance = get_allowance(session, team_id, snapshot, now=now)
-    if labels_hidden(snapshot, split):
-        meters = {"scored submissions": allowance.hidden_day, "scored submissions in all": allowance.hidden_total}
-    else:
+    if are_labels_told(snapshot, split):
         meters = {"submissions": allowance.open_day}
+    else:
+        meters = {"scored submissions": allowance.hidden_day, "scored submissions in all": allowance.hidden_total}
     meters["rejected files"] = allowance.rejected_day
     spent = {name: meter for name, meter in meters.items() if meter.left == 0}
     for name, meter in spent.items():
@@ -248,7 +248,7 @@ def _lock(session: Session, team_id: int, snapshot_id: int) -> None:
 
 
 def _is_limited(session: Session, team_id: int, snapshot: models.Snapshot, *, split: str) -> bool:
-    return labels_hidden(snapshot, split) or find_limits(session, team_id, snapshot.id).open_per_day is not None
+    return not are_labels_told(snapshot, split) or find_limits(session, team_id, snapshot.id).open_per_day is not None
 
 
 def _list_charges(
@@ -256,7 +256,7 @@ def _list_charges(
 ) -> _Charges:
     submission = models.Submission
     has_score = select(models.Score.id).where(models.Score.submission_id == submission.id).exists()
-    hidden_splits = [split for split in (*SPLITS, "all") if labels_hidden(snapshot, split)]
+    hidden_splits = [split for split in (*SPLITS, "all") if not are_labels_told(snapshot, split)]
     is_hidden = submission.split.in_(hidden_splits)
     query = select(submission.charged_at, submission.state, is_hidden, has_score).where(
         submission.team_id == team_id,

@@ -28,12 +28,12 @@ from app.services import jobs
 from app.services.bootstrap import find_progress, load_split_replicates
 from app.services.frontiers import EVALUATOR_VERSION, get_references
 from app.services.measurements import (
-    labels_hidden,
     load_measurements,
     read_manifest,
     read_questions,
     read_trajectories,
 )
+from app.services.release import are_labels_told
 from app.services.snapshots import list_splits
 
 logger = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ def list_analyses(
 ) -> dict[str, Document]:
     """Return the stored analyses of a split by name, or those of some kinds; none where its labels are hidden."""
     wanted = kinds or tuple(ANALYSES)
-    if labels_hidden(snapshot, split):
+    if not are_labels_told(snapshot, split):
         return {}
     table = models.SnapshotFigure
     query = select(table.kind, table.document).where(
@@ -183,9 +183,9 @@ def begin_missing(session: Session) -> None:
 
 def begin_analyses(session: Session, snapshot: models.Snapshot, *, split: str) -> None:
     """Queue the analyses of a split unless nothing is missing, or a job is on its way, or has failed."""
-    if not snapshot.is_frozen or labels_hidden(snapshot, split) or not _list_missing(session, snapshot, split=split):
+    if not snapshot.is_frozen or not are_labels_told(snapshot, split):
         return
-    if not jobs.is_analysis_queued(session, snapshot.id, split=split):
+    if _list_missing(session, snapshot, split=split) and not jobs.is_analysis_queued(session, snapshot.id, split=split):
         jobs.defer_analyses(session, snapshot.id, split=split)
 
 
@@ -195,6 +195,8 @@ def run_slice(sessions: Sessions, snapshot_id: int, *, split: str, config: Confi
     while True:
         with sessions.begin() as session:
             snapshot = session.get_one(models.Snapshot, snapshot_id)
+            if not are_labels_told(snapshot, split):
+                return
             missing = _list_missing(session, snapshot, split=split)
             if not missing:
                 return

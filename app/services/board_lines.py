@@ -21,7 +21,13 @@ from app.plots.bands import Whisker
 from app.plots.traces import OperatingPoint
 from app.services.frontiers import EVALUATOR_VERSION, get_references
 from app.services.measurements import is_closed
-from app.services.release import ReleasedFrontier, list_open, release_board_curve, release_frontier
+from app.services.release import (
+    ReleasedFrontier,
+    list_open,
+    release_board_curve,
+    release_frontier,
+    require_told_labels,
+)
 
 # On a plot a thousand pixels wide and three decades long, a step then moves by less than two pixels.
 LOG_BUDGETS_PER_DECADE = 200
@@ -90,8 +96,9 @@ def sample_oracle(
     """Return a board's exact frontier at budgets that lie evenly on a logarithmic axis, and at no thinking.
 
     The stored frontier has even budgets, whose steps a logarithmic axis would widen at its beginning until the
-    oracle seemed to lie below its own submission. Raises as `get_references`.
+    oracle seemed to lie below its own submission. Raises as `get_references`, and `HiddenLabelsError`.
     """
+    require_told_labels(snapshot, split, what="its frontiers are told at even budgets only")
     references = get_references(session, snapshot, split=split, strategy=strategy, data_dir=data_dir)
     curves = [
         reference.frontier.curve

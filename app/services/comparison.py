@@ -17,8 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.db import models
 from app.errors import ContentError, Problem
-from app.evaluator.centring import INTERVAL_VERSION
-from app.evaluator.pairs import find_difference
+from app.evaluator.centring import INTERVAL_VERSION, Interval
 from app.evaluator.strategies import Strategy
 from app.files.csv_fields import format_field
 from app.services.accounts import Identity
@@ -259,15 +258,27 @@ def _compare_pair(
 ) -> Difference:
     first, second = (None if (figures := known[one]) is None else figures["realised_potential"] for one in pair)
     difference = None if first is None or second is None else first - second
-    drawn = [replicates.get((one, board)) for one in pair]
     interval = None
-    if difference is not None and drawn[0] is not None and drawn[1] is not None:
-        interval = find_difference(drawn[0], drawn[1])
+    if difference is not None:
+        interval = _find_interval(pair, board, known=known, replicates=replicates)
     if interval is None:
         return Difference(*board, *pair, difference, None, None, UNDECIDED)
-    low, high = release_difference(interval.low, interval.high, figures=[known[one] for one in pair])
-    better = FIRST if low > 0 else SECOND if high < 0 else UNDECIDED
-    return Difference(*board, *pair, difference, low, high, better)
+    better = FIRST if interval.low > 0 else SECOND if interval.high < 0 else UNDECIDED
+    return Difference(*board, *pair, difference, interval.low, interval.high, better)
+
+
+def _find_interval(
+    pair: tuple[str, str],
+    board: BoardNames,
+    *,
+    known: Mapping[str, Document | None],
+    replicates: Mapping[tuple[str, BoardNames], FloatArray],
+) -> Interval | None:
+    first, second = (replicates.get((one, board)) for one in pair)
+    figures, others = (known[one] for one in pair)
+    if first is None or second is None or figures is None or others is None:
+        return None
+    return release_difference((first, second), figures=(figures, others))
 
 
 def _count_wins(pair: tuple[str, str], boards: Sequence[ComparedBoard]) -> Wins:

@@ -1,4 +1,4 @@
-"""Whether a file on a hidden split is too close to what its team has been told before; no label is looked at."""
+"""Whether a file on a hidden split is too close to what anybody has been told before; no label is looked at."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from app.services.uploads import upload_path
 logger = logging.getLogger(__name__)
 
 NOT_CLOSE = Verdict(is_close=False, close_boards=frozenset())
+CONTROLS_WITHOUT_LABELS = ("random", "uninformed")
+"""Controls whose actions anybody can compute; where the oracle stops follows from the labels."""
 WITHHELD_REASON = (
-    "The file differs too little from what your team has been told before on this split; the organiser can release it."
+    "The file, or a setting of it, differs too little from what has been told before on this split, or from a constant "
+    "policy; the organiser can release it."
 )
 
 
 @dataclass(frozen=True)
 class EarlierFile:
-    """A file whose figures its team has been told."""
+    """A file whose figures some team has been told."""
 
     submission_id: str
     strategy: Strategy
@@ -38,8 +41,8 @@ class EarlierFile:
     filename: str
 
 
-class TeamComparison:
-    """Compares one file with those that its team was told the figures of, as they come to be known."""
+class ToldComparison:
+    """Compares one file with those whose figures some team was told, as they come to be known."""
 
     def __init__(
         self, measurements: Measurements, actions: ActionFile, *, snapshot_sha256: str, split: str, config: Config
@@ -55,8 +58,8 @@ class TeamComparison:
         self._keep(file, actions.table.strategy, actions.sha256)
 
     def find_missing(self, session: Session, submission: models.Submission) -> list[EarlierFile]:
-        """Return the files that were not compared yet; while the transaction lasts, none of the team's is added."""
-        _lock_team(session, submission)
+        """Return the files that were not compared yet; while the transaction lasts, none is added."""
+        _lock_split(session, submission)
         return [file for file in list_earlier(session, submission) if file.submission_id not in self._compared]
 
     def compare(self, earlier: EarlierFile) -> None:
@@ -101,31 +104,34 @@ class TeamComparison:
         return self._config.cache_dir / "stops" / hashlib.sha256(key.encode()).hexdigest()
 
 
-def _lock_team(session: Session, submission: models.Submission) -> None:
-    """Let one file of a team after the other be told its figures, so that each is compared with those before it."""
-    name = f"otboard told {submission.team_id} {submission.snapshot_id}"
+def _lock_split(session: Session, submission: models.Submission) -> None:
+    """Let one file of a split after the other be told its figures, so that each is compared with those before it."""
+    name = f"otboard told {submission.snapshot_id} {submission.split}"
     session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))
 
 
 def list_earlier(session: Session, submission: models.Submission) -> list[EarlierFile]:
-    """Return the files whose figures the team of a submission was told on its split, withdrawn ones among them.
+    """Return the files whose figures were told on a submission's split, to whatever team, withdrawn ones among them.
 
-    One that was withheld counts from its release. Another strategy's files count: policies are compared by where they
-    stop.
+    One person may have several accounts and teams, so all of them are one. One that was withheld counts from its
+    release. Another strategy's files count: policies are compared by where they stop. The controls that follow from
+    labels do not, since whether a file is near them would tell labels; the others are public and count.
     """
-    table = models.Submission
+    table, team, method = models.Submission, models.Team, models.Method
     has_score = select(models.Score.id).where(models.Score.submission_id == table.id).exists()
     query = (
         select(table.id, table.strategy, table.actions_sha256, table.filename)
+        .join(team, team.id == table.team_id)
+        .join(method, method.id == table.method_id)
         .where(
-            table.team_id == submission.team_id,
             table.snapshot_id == submission.snapshot_id,
             table.split == submission.split,
             table.id != submission.id,
             table.scored_at.is_not(None),
+            ~team.is_control | method.name.in_(CONTROLS_WITHOUT_LABELS),
             has_score,
         )
-        .order_by(table.scored_at)
+        .order_by(table.scored_at, table.id)
     )
     return [
         EarlierFile(submission_id, Strategy(strategy), sha256, filename)

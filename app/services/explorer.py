@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.db import models
 from app.evaluator.measurements import SPLITS, build_cell
 from app.report_examples import CurveExample, show_curve
-from app.services.measurements import labels_hidden
+from app.services.release import are_labels_told
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ShownQuestion:
 
 def list_open_questions(session: Session, snapshot: models.Snapshot, *, benchmark: str, split: str) -> tuple[str, ...]:
     """Return the questions of a benchmark in a split, or in all of them, whose labels are not hidden, by id."""
-    open_splits = [known for known in SPLITS if not labels_hidden(snapshot, known) and split in (known, "all")]
+    open_splits = [known for known in SPLITS if are_labels_told(snapshot, known) and split in (known, "all")]
     query = (
         select(models.Question.question_id)
         .join(models.SnapshotBenchmark, models.SnapshotBenchmark.id == models.Question.benchmark_id)
@@ -60,7 +60,7 @@ def find_question(
         .order_by(trajectory.trajectory)
     )
     found = session.execute(query).all()
-    if not found or labels_hidden(snapshot, found[0].split):
+    if not found or not are_labels_told(snapshot, found[0].split):
         return None
     rows = [row.Trajectory for row in found]
     return ShownQuestion(

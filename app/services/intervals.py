@@ -36,6 +36,7 @@ from app.services import interval_parts, jobs
 from app.services.bootstrap import load_split_replicates
 from app.services.interval_parts import RESAMPLED_STATES
 from app.services.measurements import load_measurements
+from app.services.release import spread_intervals
 from app.services.uploads import upload_path
 
 Sessions = sessionmaker[Session]
@@ -48,6 +49,7 @@ class _Needs:
     """What the intervals of a submission are computed from, where they belong, and where unfinished ones are kept."""
 
     submission: models.Submission
+    snapshot: models.Snapshot
     measurements: Measurements
     replicates: ReplicateFrontiers
     boards: dict[BoardNames, models.BoardScore]
@@ -69,9 +71,10 @@ def resample_submission(sessions: Sessions, submission_id: str, *, config: Confi
     resampled = _resample(sessions, needs, config=config)
     if resampled is None:
         return
+    told = [_spread(board, needs) for board in resampled.boards]
     rows = [
         _describe(board, needs.boards[board.model, board.benchmark].id, resampled.n_replicates)
-        for board in resampled.boards
+        for board in told
         if intervals_document(board) is not None
     ]
     with sessions.begin() as session:
@@ -121,6 +124,7 @@ def _collect(session: Session, submission_id: str, *, config: Config) -> _Needs 
         return None
     return _Needs(
         submission=submission,
+        snapshot=snapshot,
         measurements=measurements,
         replicates=replicates,
         boards={(board.model, board.benchmark): board for board, _ in boards},
@@ -176,6 +180,13 @@ def _read_stops(needs: _Needs, measurements: Measurements, *, config: Config) ->
 def _is_over(sessions: Sessions, ends_at: float) -> bool:
     with sessions.begin() as session:
         return time.monotonic() > ends_at or jobs.is_ahead(session, priority=jobs.RESAMPLING_PRIORITY)
+
+
+def _spread(board: BoardIntervals, needs: _Needs) -> BoardIntervals:
+    """Return a board's intervals as they are stored."""
+    submission, stored = needs.submission, needs.boards[board.model, board.benchmark]
+    strategy = Strategy(submission.strategy)
+    return spread_intervals(needs.snapshot, board, stored, split=submission.split, strategy=strategy)
 
 
 def _remove_outdated(session: Session, needs: _Needs) -> None:

@@ -25,9 +25,15 @@ from app.files.csv_fields import format_field
 from app.services.accounts import Identity
 from app.services.anonymity import is_anonymous, shown_link, shown_team
 from app.services.board_versions import get_board_version
-from app.services.measurements import labels_hidden
 from app.services.question_counts import count_questions
-from app.services.release import RELEASE_COLUMNS, is_held, list_board_series, release_rows
+from app.services.release import (
+    RELEASE_COLUMNS,
+    are_labels_told,
+    is_held,
+    list_board_series,
+    release_rows,
+    require_told_version,
+)
 from app.services.snapshots import get_snapshot, list_splits
 from app.services.successors import find_successor
 
@@ -131,15 +137,42 @@ def get_leaderboard(
 ) -> Leaderboard:
     """Return the board of a snapshot, split and strategy: whole, of one model, of one benchmark, or of one cell.
 
-    Its scorer version is the one that the boards show unless another one is asked for.
+    Its scorer version is the one that the boards show unless another one is asked for, which a hidden split refuses.
 
     Order: realised potential as it is told (full precision on open splits), highest first; where there is none, after
     those, by area; ties by earlier submission. A team that is anonymous `now` is named to itself and to organisers
     only.
     """
     row = get_snapshot(session, snapshot)
+    shown = get_board_version(session, row.id, split=split, strategy=strategy)
+    require_told_version(row, split, asked=scorer_version, shown=shown)
+    return load_leaderboard(
+        session,
+        row,
+        split=split,
+        strategy=strategy,
+        model=model,
+        benchmark=benchmark,
+        version=scorer_version or shown,
+        reader=reader,
+        now=now,
+    )
+
+
+def load_leaderboard(
+    session: Session,
+    row: models.Snapshot,
+    *,
+    split: str,
+    strategy: Strategy,
+    model: str | None,
+    benchmark: str | None,
+    version: str,
+    reader: Identity | None = None,
+    now: datetime | None = None,
+) -> Leaderboard:
+    """Return the board as `get_leaderboard` does, of whatever version: an organiser looks at one that is not shown."""
     _check_board(session, row, split=split, model=model, benchmark=benchmark)
-    version = scorer_version or get_board_version(session, row.id, split=split, strategy=strategy)
     query = select_standing(
         row.id,
         models.BoardScore.model.is_not_distinct_from(model),
@@ -147,7 +180,7 @@ def get_leaderboard(
         split=split,
         strategy=strategy,
         scorer_version=version,
-        columns=(*SHOWN_COLUMNS, *(RELEASE_COLUMNS if labels_hidden(row, split) else ())),
+        columns=(*SHOWN_COLUMNS, *(() if are_labels_told(row, split) else RELEASE_COLUMNS)),
         reader=reader,
         now=now,
     )

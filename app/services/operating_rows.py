@@ -19,11 +19,11 @@ from app.files.csv_fields import format_field
 from app.services.accounts import Identity
 from app.services.board_lines import WHOLE, BoardKey
 from app.services.frontiers import EVALUATOR_VERSION
-from app.services.measurements import labels_hidden
+from app.services.release import are_labels_told, require_told_labels
 from app.services.scoring import get_score
 from app.services.snapshot_documents import UnknownCellError
 from app.services.snapshots import get_snapshot
-from app.services.submissions import HiddenLabelsError, SubmissionDetails, get_submission
+from app.services.submissions import SubmissionDetails, get_submission
 
 SortKey = Literal["setting", "beta", "accuracy", "gap", "early_loss", "late_loss", "wasted", "forgone", "e3"]
 Order = Literal["asc", "desc"]
@@ -83,8 +83,8 @@ def get_operating_table(
     UnknownCellError : it does not stand on such a board.
     """
     submission = get_submission(session, submission_id, account=account)
-    if labels_hidden(get_snapshot(session, submission.snapshot), submission.split):
-        raise HiddenLabelsError(f"The labels of split {submission.split!r} are hidden; it has no figures of settings.")
+    snapshot = get_snapshot(session, submission.snapshot)
+    require_told_labels(snapshot, submission.split, what="there are no figures of single settings")
     document = json.loads(get_score(session, submission_id, account=account).text)
     if not any((b["model"], b["benchmark"]) == (board.model, board.benchmark) for b in document["boards"]):
         place = " on ".join(name for name in (board.model, board.benchmark) if name) or "the whole snapshot"
@@ -134,9 +134,11 @@ def format_rows_csv(table: OperatingTable) -> str:
 
 
 def find_baseline(session: Session, submission: SubmissionDetails, *, board: BoardKey) -> Baseline | None:
-    """Return full thinking's operating point on a board, or None until its frontiers are stored."""
+    """Return full thinking's operating point on a board, or None until its frontiers are stored, or where hidden."""
     table = models.CellFrontier
     snapshot = get_snapshot(session, submission.snapshot)
+    if not are_labels_told(snapshot, submission.split):
+        return None
     query = select(table.total_thinking_tokens, table.total_probes, table.full_correct).where(
         table.snapshot_id == snapshot.id,
         table.split == submission.split,

@@ -14,13 +14,13 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.db import models
-from app.evaluator.ranks import compare_pairs
 from app.evaluator.strategies import Strategy
+from app.evaluator.told_intervals import ToldPotential
 from app.services import jobs
 from app.services.board_versions import get_board_version
 from app.services.leaderboard import find_most_questions, find_rank_reason, select_standing
 from app.services.question_counts import count_questions
-from app.services.release import POTENTIAL_COLUMNS, is_potential_told
+from app.services.release import POTENTIAL_COLUMNS, find_told_potential, rank_methods
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ class _Standing:
     board_score_id: int
     interval_id: int | None
     n_ranked: int | None
+    told: ToldPotential
 
 
 def rank_boards(sessions: Sessions, snapshot_id: int, *, split: str, strategy: Strategy) -> int:
@@ -109,10 +110,10 @@ def _list_standing(
     query = select_standing(snapshot_id, split=split, strategy=strategy, scorer_version=scorer_version, columns=COLUMNS)
     for row in session.execute(query):
         questions = find_most_questions(counts, split=split, benchmark=row.benchmark)
-        is_told = is_potential_told(snapshot, row, split=split, strategy=strategy)
-        if not is_told or find_rank_reason(row, most_questions=questions) is not None:
+        told = find_told_potential(snapshot, row, split=split, strategy=strategy)
+        if told is None or find_rank_reason(row, most_questions=questions) is not None:
             continue
-        standing = _Standing(row.board_score_id, row.interval_id, row.n_ranked)
+        standing = _Standing(row.board_score_id, row.interval_id, row.n_ranked, told)
         boards[row.model, row.benchmark].append(standing)
     return boards
 
@@ -146,7 +147,7 @@ def _rank_board(session: Session, standing: Sequence[_Standing]) -> bool:
     if len({len(row) for row in values}) != 1:
         logger.warning("methods of one board have different numbers of replicates and cannot be compared")
         return False
-    ranks = [int(rank) for rank in compare_pairs(np.stack(values))]
+    ranks = [int(rank) for rank in rank_methods([one.told for one in standing], values)]
     table = models.BoardRank
     ensured = insert(table).values(list(_describe_ranks(standing, ranks)))
     updated = {name: ensured.excluded[name] for name in ("rank", "last_rank", "n_ranked")}

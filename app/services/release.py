@@ -7,34 +7,45 @@ what leaves and why; the bounds stand in `app/evaluator/quanta.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, RowMapping, select
 from sqlalchemy.orm import Session
 
 from app.db import models
+from app.errors import ForbiddenError
+from app.evaluator.centring import Interval
 from app.evaluator.curves import StepSeries
 from app.evaluator.efficiency import BASE_ACCURACY_DEGENERATE, e3
-from app.evaluator.quanta import (
-    Quanta,
-    build_quanta,
-    find_potential_quantum,
-    find_unit_weight,
-    round_down_to,
-    round_to,
-    round_up_to,
-)
+from app.evaluator.measurements import IntArray
+from app.evaluator.pairs import find_difference
+from app.evaluator.quanta import Quanta, build_quanta, find_potential_quantum, find_unit_weight, round_to
+from app.evaluator.ranks import compare_pairs
+from app.evaluator.resampled_boards import BoardIntervals
 from app.evaluator.scoring import NEVER_REACHED
 from app.evaluator.strategies import Strategy
+from app.evaluator.told_intervals import (
+    ToldPotential,
+    find_half_width,
+    find_potential_step,
+    find_width_step,
+    linearise_potential,
+    rank_told,
+    tell_difference,
+    tell_interval,
+)
 from app.files.actions import MAX_SETTINGS
 from app.services.measurements import labels_hidden
 
 Document = dict[str, Any]
 BoardNames = tuple[str | None, str | None]
+FloatArray = NDArray[np.float64]
 
 METHOD_INTERVALS = 20
 """A method's curve is told at the relative budgets 0, 0.05 … 1."""
@@ -44,10 +55,9 @@ MAX_HIDDEN_SETTINGS = 32
 """Settings that a file may have on a hidden split."""
 TOO_COARSE = "too_coarse"
 HELD_BACK = "held_back"
+AREAS = ("area", "uninformed_area", "oracle_area")
 ACCURACY_FIGURES = (
-    "area",
-    "uninformed_area",
-    "oracle_area",
+    *AREAS,
     "max_accuracy",
     "accuracy_25",
     "accuracy_50",
@@ -140,9 +150,40 @@ class StoredBoard:
     min_questions: int
 
 
+class HiddenLabelsError(ForbiddenError):
+    """Something was asked for that would tell labels which are hidden."""
+
+    code = "labels_hidden"
+    title = "The labels of this split are hidden"
+
+
+def are_labels_told(snapshot: models.Snapshot, split: str) -> bool:
+    """Whether whatever rests on the labels of a split may be told as it is: the one place that decides.
+
+    Where this is false, figures leave by the other functions of this module, and single units and settings not at all.
+    """
+    return not labels_hidden(snapshot, split)
+
+
+def require_told_labels(snapshot: models.Snapshot, split: str, *, what: str) -> None:
+    """Raise `HiddenLabelsError` where the labels of a split are hidden; `what` names what was asked for."""
+    if not are_labels_told(snapshot, split):
+        raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {snapshot.name} are hidden: {what}.")
+
+
+def require_told_version(snapshot: models.Snapshot, split: str, *, asked: str | None, shown: str | None) -> None:
+    """Raise where figures of another scorer version than the shown one are asked for on a hidden split.
+
+    Two versions of one file's figures are two releases, and where the versions differ in a few units they would tell
+    those. The version that is shown changes when an organiser applies a re-scoring.
+    """
+    if asked is not None and asked != shown:
+        require_told_labels(snapshot, split, what=f"its figures are told by scorer version {shown} only")
+
+
 def find_max_settings(snapshot: models.Snapshot, split: str) -> int:
     """Return how many settings a file may have on a split."""
-    return MAX_HIDDEN_SETTINGS if labels_hidden(snapshot, split) else MAX_SETTINGS
+    return MAX_SETTINGS if are_labels_told(snapshot, split) else MAX_HIDDEN_SETTINGS
 
 
 def find_quanta(snapshot: models.Snapshot, *, strategy: Strategy, n_cells: int, min_questions: int) -> Quanta:
@@ -216,7 +257,7 @@ def release_rows(
     rows : the rows with their exact figures, best first.
     found : what the ranking query gave for each; on a hidden split with `RELEASE_COLUMNS`.
     """
-    if not labels_hidden(snapshot, split):
+    if are_labels_told(snapshot, split):
         return tuple(rows)
     base = list_full_accuracies(session, snapshot, split=split, strategy=strategy)
     released: list[tuple[Any, AnyRow]] = []
@@ -233,19 +274,52 @@ def release_rows(
     return tuple(row for _, row in sorted(released, key=lambda pair: pair[0]))
 
 
+def release_standing(
+    session: Session, snapshot: models.Snapshot, found: Sequence[RowMapping], *, split: str, strategy: Strategy
+) -> list[Mapping[Any, Any]]:
+    """Return rows of the ranking query (with `FIGURE_COLUMNS`) with their figures as they may be told.
+
+    Boards that are too small for anything to be told are left out.
+    """
+    if are_labels_told(snapshot, split):
+        return list(found)
+    base = list_full_accuracies(session, snapshot, split=split, strategy=strategy)
+    released: list[Mapping[Any, Any]] = []
+    for row in found:
+        quanta = find_quanta(snapshot, strategy=strategy, n_cells=row["n_cells"], min_questions=row["min_questions"])
+        if not quanta.is_coarsest:
+            full_accuracy = base[row["model"], row["benchmark"]]
+            told = release_figures(read_stored(row), quanta, full_accuracy=full_accuracy)
+            released.append({**row, **{name: value for name, value in vars(told).items() if name in row}})
+    return released
+
+
 RELEASE_COLUMNS = ("model", "benchmark", "n_cells", "min_questions", "curve_beta", "curve_accuracy", "submitted_at")
+FIGURE_COLUMNS = (
+    "realised_potential",
+    *ACCURACY_FIGURES,
+    "gap",
+    "beta_match",
+    "tokens_saved",
+    "best_e3",
+    *RELEASE_COLUMNS[:-1],
+)
 POTENTIAL_COLUMNS = ("n_cells", "min_questions", "area", "uninformed_area", "oracle_area")
 
 
-def is_potential_told(snapshot: models.Snapshot, found: Any, *, split: str, strategy: Strategy) -> bool:
-    """Whether the realised potential in a row of the ranking query (with `POTENTIAL_COLUMNS`) is told at all."""
+def find_told_potential(
+    snapshot: models.Snapshot, found: Any, *, split: str, strategy: Strategy
+) -> ToldPotential | None:
+    """Return the realised potential in a row of the ranking query (with `POTENTIAL_COLUMNS`) as it may be told.
+
+    None where it is not told at all. Where labels are open it is exact, and its interval has no steps.
+    """
     if found.realised_potential is None:
-        return False
-    if not labels_hidden(snapshot, split):
-        return True
+        return None
+    if are_labels_told(snapshot, split):
+        return ToldPotential(found.realised_potential, None, is_exact=True)
     quanta = find_quanta(snapshot, strategy=strategy, n_cells=found.n_cells, min_questions=found.min_questions)
-    areas = {name: round_to(getattr(found, name), quanta.accuracy) for name in POTENTIAL_COLUMNS[2:]}
-    return not quanta.is_coarsest and find_potential_quantum(quanta, **areas) is not None
+    return None if quanta.is_coarsest else _tell_potential(found._mapping, quanta)
 
 
 def release_score(
@@ -258,7 +332,7 @@ def release_score(
     document : as it is stored, with intervals where there are any.
     """
     split, strategy = document["split"], Strategy(document["strategy"])
-    if not labels_hidden(snapshot, split):
+    if are_labels_told(snapshot, split):
         return document
     base = list_full_accuracies(session, snapshot, split=split, strategy=strategy)
     held = list_held(session, submission_id)
@@ -298,7 +372,7 @@ def release_board_curve(session: Session, submission_id: str, row: models.BoardS
     exact = StepSeries(np.array(row.curve_beta), np.array(row.curve_accuracy))
     submission = session.get_one(models.Submission, submission_id)
     snapshot = session.get_one(models.Snapshot, submission.snapshot_id)
-    if not labels_hidden(snapshot, submission.split):
+    if are_labels_told(snapshot, submission.split):
         return exact
     strategy = Strategy(submission.strategy)
     quanta = find_quanta(snapshot, strategy=strategy, n_cells=row.n_cells, min_questions=row.min_questions)
@@ -319,7 +393,7 @@ def list_board_series(
 ) -> dict[str, StepSeries]:
     """Return the curves of submissions that stand on one board as they may be told; none where it is too small."""
     told = {key: StepSeries(np.array(row.curve_beta), np.array(row.curve_accuracy)) for key, row in found}
-    if not labels_hidden(snapshot, split):
+    if are_labels_told(snapshot, split):
         return told
     quanta = {
         key: find_quanta(snapshot, strategy=strategy, n_cells=row.n_cells, min_questions=row.min_questions)
@@ -334,7 +408,7 @@ def list_open(session: Session, submission_ids: Sequence[str]) -> list[str]:
     query = select(submission.id, submission.split, submission.snapshot_id).where(submission.id.in_(submission_ids))
     found = session.execute(query).all()
     snapshots = {key: session.get_one(models.Snapshot, key) for key in {row.snapshot_id for row in found}}
-    open_ids = {row.id for row in found if not labels_hidden(snapshots[row.snapshot_id], row.split)}
+    open_ids = {row.id for row in found if are_labels_told(snapshots[row.snapshot_id], row.split)}
     return [submission_id for submission_id in submission_ids if submission_id in open_ids]
 
 
@@ -343,7 +417,7 @@ def release_frontier(snapshot: models.Snapshot, row: models.BoardFrontier) -> Re
     exact = {field.name: getattr(row, field.name) for field in fields(ReleasedFrontier) if field.name != "quantum"}
     for name in ("grid_accuracy", "uninformed_grid"):
         exact[name] = tuple(exact[name])
-    if not labels_hidden(snapshot, row.split):
+    if are_labels_told(snapshot, row.split):
         return ReleasedFrontier(**exact, quantum=None)
     strategy = Strategy(row.strategy)
     quanta = find_quanta(snapshot, strategy=strategy, n_cells=row.n_cells, min_questions=row.min_questions)
@@ -370,7 +444,7 @@ def release_frontiers(snapshot: models.Snapshot, document: Document) -> Document
 
     It has accuracies at the relative budgets 0, 0.01 … 1; the two budgets are found on those.
     """
-    if not labels_hidden(snapshot, document["split"]):
+    if are_labels_told(snapshot, document["split"]):
         return document
     cells = [(cell, find_weight_of_cell(snapshot, cell)) for cell in document["cells"]]
     told = [_tell_frontier(cell, build_quanta(weight), FRONTIER_CELL_KEYS) for cell, weight in cells]
@@ -399,7 +473,7 @@ def release_overthinking(snapshot: models.Snapshot, document: Document) -> Docum
     A trajectory moves the mean over n·R of them by 1/(n·R) at most, whatever its labels are: its overthinking
     ratio, its loss and its accuracies lie in [0, 1].
     """
-    if not labels_hidden(snapshot, document["split"]):
+    if are_labels_told(snapshot, document["split"]):
         return document
     weights = {(cell["model"], cell["benchmark"]): Fraction(1, cell["trajectories"]) for cell in document["cells"]}
     cells = [
@@ -427,17 +501,55 @@ def release_overthinking(snapshot: models.Snapshot, document: Document) -> Docum
     }
 
 
-def release_difference(low: float, high: float, *, figures: Sequence[Mapping[str, Any] | None]) -> tuple[float, float]:
-    """Return the ends of the interval of two potentials' difference as they may be told.
+def spread_intervals(
+    snapshot: models.Snapshot, board: BoardIntervals, stored: models.BoardScore, *, split: str, strategy: Strategy
+) -> BoardIntervals:
+    """Return a board's intervals as they are stored: of a hidden split those that can be told.
 
-    `figures` are both boards as they are told: on a hidden split one unit moves the difference by the two quanta of
-    realised potential together at most, so the ends are rounded outwards to that.
+    They have the half-widths of `app/evaluator/told_intervals.py` about the exact figures, and realised potential is
+    linearised in the replicates where it is told. Figures computed from others have none.
     """
-    quanta = [_as_fraction(board["potential_quantum"]) for board in figures if board and board.get("potential_quantum")]
-    if not quanta:
-        return low, high
-    step = sum(quanta, start=Fraction(0))
-    return round_down_to(low, step), -round_down_to(-high, step)
+    if are_labels_told(snapshot, split) or all(interval is None for interval in board.intervals.values()):
+        return board
+    quanta = find_quanta(snapshot, strategy=strategy, n_cells=stored.n_cells, min_questions=stored.min_questions)
+    values = dict(board.values)
+    intervals: dict[str, Interval | None] = dict.fromkeys(board.intervals)
+    if not quanta.is_coarsest:
+        spread = {name: (getattr(stored, name), find_half_width(values[name])) for name in ACCURACY_FIGURES}
+        told = _tell_potential(vars(stored), quanta)
+        if told is not None:
+            areas = (values[name] for name in AREAS)
+            room = round_to(stored.oracle_area, quanta.accuracy) - round_to(stored.uninformed_area, quanta.accuracy)
+            values["realised_potential"] = linearise_potential(*areas, told=told.value, potential=room)
+            spread["realised_potential"] = (told.value, find_half_width(values["realised_potential"]))
+        intervals |= {name: Interval(figure - half, figure + half) for name, (figure, half) in spread.items()}
+    reasons = {name: board.reasons.get(name, TOO_COARSE) for name, interval in intervals.items() if interval is None}
+    return BoardIntervals(board.model, board.benchmark, values, intervals, reasons)
+
+
+def release_difference(drawn: tuple[FloatArray, FloatArray], *, figures: tuple[Document, Document]) -> Interval | None:
+    """Return the interval of two realised potentials' difference as it may be told, None where there is none.
+
+    Parameters
+    ----------
+    drawn : both in every replicate, as they are stored. figures : both boards as they are told.
+    """
+    if not any("potential_quantum" in board for board in figures):
+        return find_difference(*drawn)
+    first, second = (
+        ToldPotential(board["realised_potential"], _find_width_step("realised_potential", board)) for board in figures
+    )
+    return tell_difference(first, second, drawn)
+
+
+def rank_methods(told: Sequence[ToldPotential], values: Sequence[FloatArray]) -> IntArray:
+    """Return shared ranks: on a hidden split by the differences as they are told, so that they tell nothing more.
+
+    Parameters
+    ----------
+    told : what is told of each method. values : its realised potential in every replicate, as it is stored.
+    """
+    return compare_pairs(np.stack(values)) if all(one.is_exact for one in told) else rank_told(told, values)
 
 
 def list_full_accuracies(
@@ -481,6 +593,17 @@ def read_stored(found: Mapping[Any, Any]) -> StoredBoard:
     return StoredBoard(figures, curve, n_cells=found["n_cells"], min_questions=found["min_questions"])
 
 
+def _tell_potential(figures: Mapping[Any, Any], quanta: Quanta) -> ToldPotential | None:
+    """Return a realised potential as it is told, from a board's exact figures."""
+    areas = {name: round_to(figures[name], quanta.accuracy) for name in AREAS}
+    quantum = find_potential_quantum(quanta, **areas)
+    if quantum is None or figures["realised_potential"] is None:
+        return None
+    told = {**areas, "quantum": float(quanta.accuracy), "realised_potential": 0.0}
+    told["realised_potential"] = round_to(figures["realised_potential"], quantum)
+    return ToldPotential(told["realised_potential"], _find_width_step("realised_potential", told))
+
+
 def _tell_row(row: AnyRow, figures: ReleasedFigures) -> AnyRow:
     """Return a row with its figures as they are told; a figure this module does not know is left out."""
     changes: dict[str, Any] = {}
@@ -488,10 +611,11 @@ def _tell_row(row: AnyRow, figures: ReleasedFigures) -> AnyRow:
         value = getattr(row, name)
         if name in ReleasedFigures.__dataclass_fields__ and name != "curve":
             changes[name] = getattr(figures, name)
-        elif name.endswith(("_low", "_high")):
-            figure, _, end = name.rpartition("_")
-            changes[name] = _round_end(value, end, _find_quantum(figure, figures))
-        elif isinstance(value, float):
+        elif name.endswith("_low"):
+            figure = name.removesuffix("_low")
+            ends = None if value is None else [value, getattr(row, f"{figure}_high")]
+            changes[name], changes[f"{figure}_high"] = _tell_ends(figure, ends, vars(figures)) or (None, None)
+        elif isinstance(value, float) and name not in changes:
             changes[name] = None
     return replace(row, **changes)  # type: ignore[type-var]
 
@@ -522,33 +646,34 @@ def _tell_board(board: Document, figures: ReleasedFigures) -> Document:
 
 
 def _tell_intervals(intervals: Document, figures: ReleasedFigures) -> Document:
-    """Return intervals with their ends rounded outwards to their figures' quanta; of other figures there are none."""
+    """Return intervals about the told figures, their half-widths rounded up; of computed figures there are none."""
     told: Document = {}
     for name, ends in intervals.items():
         if name == "accuracy_at":
-            told[name] = {budget: _tell_ends(pair, figures.quantum) for budget, pair in ends.items()}
+            told[name] = {b: _tell_ends(BUDGETS[b], pair, vars(figures)) for b, pair in ends.items()}
         else:
-            told[name] = _tell_ends(ends, _find_quantum(name, figures))
+            told[name] = _tell_ends(name, ends, vars(figures))
     return told
 
 
-def _tell_ends(ends: Sequence[float] | None, quantum: float | None) -> list[float | None] | None:
-    if ends is None or quantum is None:
+def _tell_ends(name: str, ends: Sequence[float] | None, told: Mapping[str, Any]) -> list[float] | None:
+    """Return the ends of a figure's interval as they are told, from those that are stored."""
+    if ends is None or told.get(name) is None:
         return None
-    return [_round_end(ends[0], "low", quantum), _round_end(ends[1], "high", quantum)]
+    limits = (-math.inf, 1.0) if name == "realised_potential" else (0.0, 1.0)
+    interval = tell_interval(told[name], (ends[1] - ends[0]) / 2, _find_width_step(name, told), limits=limits)
+    return None if interval is None else [interval.low, interval.high]
 
 
-def _round_end(value: float | None, end: str, quantum: float | None) -> float | None:
-    if value is None or quantum is None:
+def _find_width_step(name: str, told: Mapping[str, Any]) -> Fraction | None:
+    """Return the step that a figure's half-width is told in, from a board's figures as they are told."""
+    quantum = _as_fraction(told["quantum"])
+    if name in ACCURACY_FIGURES:
+        return find_width_step(quantum)
+    if name != "realised_potential" or told[name] is None:
         return None
-    step = _as_fraction(quantum)
-    return round_down_to(value, step) if end == "low" else round_up_to(value, step)
-
-
-def _find_quantum(figure: str, figures: ReleasedFigures) -> float | None:
-    if figure == "realised_potential":
-        return figures.potential_quantum
-    return figures.quantum if figure in ACCURACY_FIGURES else None
+    areas = {key: told[key] for key in ("uninformed_area", "oracle_area")}
+    return find_potential_step(quantum, told=told[name], **areas)
 
 
 def _tell_frontier(curve: Document, quanta: Quanta, public: Sequence[str]) -> Document | None:

@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from app.evaluator.strategies import Strategy
 from app.services.accounts import Identity
-from app.services.leaderboard import BoardRow, Leaderboard, get_leaderboard, select_standing
+from app.services.leaderboard import BoardRow, Leaderboard, load_leaderboard, select_standing
+from app.services.release import FIGURE_COLUMNS, release_standing
 from app.services.rescoring import RescoredBoard, RescoringStatus, UnknownRescoringError, get_rescoring
 from app.services.snapshots import get_snapshot
 
@@ -149,13 +150,15 @@ def _choose(rescoring: RescoringStatus, *, split: str | None, strategy: Strategy
 def _load_figures(
     session: Session, rescoring: RescoringStatus, board: RescoredBoard, *, version: str, reader: Identity | None
 ) -> Figures:
-    """Return the figures of all boards of a split and strategy by board and submission: one query."""
+    """Return the figures of all boards of a split and strategy by board and submission, as they may be told."""
     snapshot = get_snapshot(session, rescoring.snapshot)
-    columns = ("model", "benchmark", "submission_id", "method", "team", *COMPARED_FIGURES)
+    columns = ("submission_id", "method", "team", *FIGURE_COLUMNS)
     query = select_standing(
         snapshot.id, split=board.split, strategy=board.strategy, scorer_version=version, columns=columns, reader=reader
     )
-    return {((row["model"], row["benchmark"]), row["submission_id"]): row for row in session.execute(query).mappings()}
+    found = session.execute(query).mappings().all()
+    told = release_standing(session, snapshot, found, split=board.split, strategy=board.strategy)
+    return {((row["model"], row["benchmark"]), row["submission_id"]): row for row in told}
 
 
 def _count_changes(board: RescoredBoard, old: Figures, new: Figures) -> TargetChanges:
@@ -209,14 +212,14 @@ def _compare_board(
     reader: Identity | None,
 ) -> BoardPreview:
     old, new = (
-        get_leaderboard(
+        load_leaderboard(
             session,
-            snapshot=rescoring.snapshot,
+            get_snapshot(session, rescoring.snapshot),
             split=board.split,
             strategy=board.strategy,
             model=model,
             benchmark=benchmark,
-            scorer_version=version,
+            version=version,
             reader=reader,
         )
         for version in (board.from_version, rescoring.to_version)

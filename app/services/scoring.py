@@ -23,8 +23,8 @@ from app.evaluator.strategies import Strategy
 from app.files.actions import ActionFile, read_actions
 from app.services import bootstrap, intervals, jobs, release, snapshots, submissions
 from app.services.accounts import Identity
-from app.services.board_versions import choose_score_version
-from app.services.differencing import NOT_CLOSE, WITHHELD_REASON, TeamComparison
+from app.services.board_versions import choose_score_version, list_score_versions
+from app.services.differencing import NOT_CLOSE, WITHHELD_REASON, ToldComparison
 from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes
 from app.services.score_records import ActionsGoneError, read_stored_actions, store_score
 from app.services.submissions import SYSTEM, SubmissionDetails, SubmissionState
@@ -46,7 +46,7 @@ class NotScoredError(StateError):
 
 
 class WithheldScoreError(StateError):
-    """There is a score, and it is not told: the file is too close to what its team has been told before."""
+    """There is a score, and it is not told: the file is too close to what has been told before."""
 
     code = "withheld"
     title = "The score is withheld"
@@ -265,14 +265,18 @@ def get_score(
 ) -> StoredScore:
     """Return the score document of a submission that the reader may see; of a withdrawn one to its team only.
 
-    Unless another version is asked for it is the score of the version that the boards show, else the newest one.
+    Unless another version is asked for it is the score of the version that the boards show, else the newest one. On a
+    hidden split no other one is told.
     """
     details = _get_open(session, submission_id, account=account)
-    version = scorer_version or choose_score_version(session, session.get_one(models.Submission, details.id))
+    shown = choose_score_version(session, session.get_one(models.Submission, details.id))
+    version = scorer_version or shown
     query = select(models.Score.id, models.Score.document, models.Score.scorer_version).where(
         models.Score.submission_id == details.id, models.Score.scorer_version == version
     )
     found = session.execute(query).one_or_none()
+    snapshot = snapshots.get_snapshot(session, details.snapshot)
+    release.require_told_version(snapshot, details.split, asked=scorer_version, shown=shown)
     if found is None:
         of_version = "" if scorer_version is None else f" by scorer version {scorer_version}"
         raise NotScoredError(f"Submission {details.id} is {details.state}; it has no score{of_version}.")
@@ -280,11 +284,19 @@ def get_score(
         raise WithheldScoreError(f"The score of submission {details.id} is withheld until an organiser releases it.")
     document = dict(found.document)
     n_boards = intervals.fill_intervals(session, document, score_id=found.id)
-    snapshot = snapshots.get_snapshot(session, details.snapshot)
     told = release.release_score(session, snapshot, document, submission_id=details.id, score_id=found.id)
     text = json.dumps(told, allow_nan=False, ensure_ascii=False)
     n_held = len(release.list_held(session, details.id))
     return StoredScore(text, found.scorer_version, has_intervals=n_boards > 0, n_held_boards=n_held)
+
+
+def list_told_versions(session: Session, submission: SubmissionDetails) -> tuple[str, ...]:
+    """Return the versions whose score of a submission may be asked for, oldest first."""
+    versions = list_score_versions(session, submission.id)
+    if release.are_labels_told(snapshots.get_snapshot(session, submission.snapshot), submission.split):
+        return versions
+    shown = choose_score_version(session, session.get_one(models.Submission, submission.id))
+    return tuple(version for version in versions if version == shown)
 
 
 def get_actions_file(
@@ -293,7 +305,7 @@ def get_actions_file(
     """Return the uploaded file: to its team, and to everyone while published on a split that is not hidden."""
     details = _get_open(session, submission_id, account=account)
     snapshot = snapshots.get_snapshot(session, details.snapshot)
-    if not details.is_mine and snapshots.labels_hidden(snapshot, details.split):
+    if not details.is_mine and not release.are_labels_told(snapshot, details.split):
         raise WithheldActionsError("Action files of others are not shown on a split whose labels are hidden.")
     path = upload_path(data_dir, details.actions_sha256)
     if not path.is_file():
@@ -387,11 +399,11 @@ def _run(sessions: Sessions, attempt: _Attempt, *, config: Config, actor: str) -
 
 def _begin_comparison(
     attempt: _Attempt, snapshot: models.Snapshot, measurements: Measurements, actions: ActionFile, *, config: Config
-) -> TeamComparison | None:
-    """Return what compares a file on a hidden split with what its team has been told, or None where nothing is."""
-    if attempt.is_control or not snapshots.labels_hidden(snapshot, attempt.split):
+) -> ToldComparison | None:
+    """Return what compares a file on a hidden split with what has been told there, or None for an open split."""
+    if attempt.is_control or release.are_labels_told(snapshot, attempt.split):
         return None
-    return TeamComparison(measurements, actions, snapshot_sha256=snapshot.sha256, split=attempt.split, config=config)
+    return ToldComparison(measurements, actions, snapshot_sha256=snapshot.sha256, split=attempt.split, config=config)
 
 
 def _record(

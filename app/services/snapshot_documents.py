@@ -18,7 +18,7 @@ from app.files.atomic import replaced_file
 from app.files.documents import dump_json, frontier_document
 from app.files.snapshot import UnknownSplitError, make_public, write_snapshot
 from app.services import snapshots
-from app.services.release import release_frontiers
+from app.services.release import release_frontiers, require_told_labels
 from app.services.snapshots import SnapshotNotFrozenError
 from app.services.submissions import HiddenLabelsError
 
@@ -56,8 +56,7 @@ def get_released_snapshot(session: Session, name: str, *, split: str | None = No
         splits = snapshots.list_splits(session, snapshot)
         if split not in splits:
             raise UnknownSplitError(f"Snapshot {name} has no split {split!r}; it has {', '.join(splits)}.")
-        if snapshots.labels_hidden(snapshot, split):
-            raise HiddenLabelsError(f"The labels of split {split!r} of snapshot {name} are hidden.")
+        require_told_labels(snapshot, split, what="nothing that rests on them is told")
     return snapshot
 
 

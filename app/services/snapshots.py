@@ -25,7 +25,6 @@ from app.services.frontiers import (
 )
 from app.services.measurements import (
     is_closed,
-    labels_hidden,
     load_measurements,
     read_questions,
     read_trajectories,
@@ -45,7 +44,6 @@ __all__ = [
     "get_snapshot",
     "import_snapshot",
     "is_closed",
-    "labels_hidden",
     "list_board_frontiers",
     "list_snapshots",
     "list_splits",

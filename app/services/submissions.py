@@ -24,6 +24,7 @@ from app.services.board_versions import list_score_versions, pin_board_version
 from app.services.method_notes import NO_NOTES, SubmissionNotes, check_notes, ensure_method
 from app.services.method_notes import InvalidSubmissionError as InvalidSubmissionError
 from app.services.paging import parse_moment, read_cursor, write_cursor
+from app.services.release import HiddenLabelsError as HiddenLabelsError
 from app.services.snapshots import SnapshotNotFrozenError, get_snapshot, is_closed, list_splits
 from app.services.submission_states import TRANSITIONS as TRANSITIONS
 from app.services.submission_states import SubmissionState as SubmissionState
@@ -44,13 +45,6 @@ class UnknownSubmissionError(NotFoundError):
 
     code = "unknown_submission"
     title = "No such submission"
-
-
-class HiddenLabelsError(ForbiddenError):
-    """Scoring on a split whose labels are hidden."""
-
-    code = "labels_hidden"
-    title = "The labels of this split are hidden"
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from app.db import models
 from app.errors import NotFoundError
 from app.services.paging import InvalidCursorError, read_cursor, write_cursor
-from app.services.snapshots import labels_hidden
-from app.services.submissions import HiddenLabelsError
+from app.services.release import require_told_labels
 
 
 class UnknownQuestionError(NotFoundError):
@@ -59,8 +58,7 @@ def list_trajectories(
 ) -> QuestionCurves:
     """Return the trajectories of a question whose labels are not hidden."""
     question = _get_question(session, snapshot, benchmark=benchmark, question_id=question_id)
-    if labels_hidden(snapshot, question.split):
-        raise HiddenLabelsError(f"Question {question_id!r} is in split {question.split!r}, whose labels are hidden.")
+    require_told_labels(snapshot, question.split, what=f"there are no curves of question {question_id!r}")
     model, trajectory = models.SnapshotModel, models.Trajectory
     query = (
         select(model.idx, model.name, trajectory)

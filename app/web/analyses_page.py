@@ -32,7 +32,7 @@ from app.report_sections import (
 from app.report_values import Document
 from app.services.analyses import AnalysisState, find_state, list_analyses
 from app.services.frontiers import EVALUATOR_VERSION
-from app.services.measurements import labels_hidden
+from app.services.release import are_labels_told
 from app.services.snapshot_summaries import SnapshotSummary, get_summary
 from app.services.snapshots import get_snapshot
 from app.web.board_page import choose_split
@@ -113,7 +113,7 @@ def describe_status(snapshot: models.Snapshot, *, split: str) -> str:
     """Return whether analyses of a split can be shown: ready, not_frozen or hidden."""
     if not snapshot.is_frozen:
         return "not_frozen"
-    return "hidden" if labels_hidden(snapshot, split) else "ready"
+    return "ready" if are_labels_told(snapshot, split) else "hidden"
 
 
 def assemble_document(
@@ -144,7 +144,7 @@ def assemble_document(
 
 def list_model_boards(session: Session, snapshot: models.Snapshot, *, split: str) -> Sequence[models.BoardFrontier]:
     """Return the stored frontiers of the whole snapshot, then of each model over its benchmarks."""
-    if labels_hidden(snapshot, split):
+    if not are_labels_told(snapshot, split):
         return []
     table = models.BoardFrontier
     query = select(table).where(

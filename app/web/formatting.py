@@ -34,7 +34,7 @@ RANK_REASONS = {
 BOARD_REASONS = {
     "no_potential": "The oracle's area is not above the uninformed reference's, so there is no potential to realise.",
     "too_coarse": "The labels are hidden, and this board has too few units to tell a realised potential.",
-    "held_back": "The file differs too little there from what its team has been told before.",
+    "held_back": "The file differs too little there from what has been told before.",
     "not_all_cells_covered": "The file does not cover every cell of the board.",
     "full_thinking_accuracy_never_reached": "The curve never reaches the accuracy of full thinking.",
     "no_setting_covers_all_cells": "No single setting covers all cells of the board.",

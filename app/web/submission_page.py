@@ -19,12 +19,11 @@ from app.plots.traces import MethodLine
 from app.services.accounts import Identity
 from app.services.allowance import Allowance, find_team_id, get_allowance
 from app.services.board_lines import BoardKey, find_board_curve, list_frontiers, list_operating_points
-from app.services.board_versions import list_score_versions
 from app.services.identical_uploads import IdenticalUpload, list_identical_uploads
 from app.services.operating_rows import Order, SortKey, list_rows
 from app.services.receipts import may_have_receipt
 from app.services.release import ReleasedFrontier
-from app.services.scoring import get_score
+from app.services.scoring import get_score, list_told_versions
 from app.services.snapshots import get_snapshot
 from app.services.submissions import (
     SubmissionChange,
@@ -227,7 +226,7 @@ def load_score_view(
         scorer_version=stored.scorer_version,
         versions=tuple(
             (version, choice.address(submission.id, scorer_version=version))
-            for version in list_score_versions(session, submission.id)
+            for version in list_told_versions(session, submission)
         ),
         newer_version=None if stored.scorer_version == current_scorer_version() else current_scorer_version(),
         held_back=tuple(document.get("held_back", ())),

@@ -7,11 +7,15 @@ before and after it. The addresses are those of the application: a new one witho
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from fastapi.routing import iter_route_contexts
 
@@ -113,11 +117,27 @@ def write(actions: dict[str, np.ndarray], strategy: Strategy) -> bytes:
     return "\n".join(lines).encode()
 
 
+# What an answer says besides its text; when it was made and who asked are not about labels.
+HEADERS = ("ETag", "Content-Type", "Content-Length", "Location", "Retry-After", "Cache-Control")
+Case = tuple[Strategy, str]
+Answers = dict[str, tuple[int, dict[str, str], str]]
+
+
 def observe(
-    client: httpx.Client, *, world: str, strategy: Strategy, benchmark: str, submission: str, other: str = "x"
-) -> dict[str, Any]:
-    """Return what all addresses answer, by the address without names; of `other`, what is about the submission only."""
-    found = {}
+    client: httpx.Client,
+    known: dict[str, Any],
+    *,
+    world: str,
+    strategy: Strategy,
+    benchmark: str,
+    submission: str,
+    other: str = "x",
+) -> Answers:
+    """Return what all addresses answer, by the address without names; of `other`, what is about the submission only.
+
+    What is `known`, by the address with names, is not asked again: much does not depend on the strategy or the cell.
+    """
+    found: Answers = {}
     about = [path for path in PROBES if other == "x" or "{submission_id}" in path or path in ABOUT_ONE]
     for path, queries in ((path, PROBES[path]) for path in about):
         for query in queries:
@@ -132,13 +152,23 @@ def observe(
                     other=other,
                     cell=f"&model={MODEL}&benchmark={benchmark}",
                 )
-                answer = client.get(asked)
-                assert answer.status_code < 500, answer.text
-                content = "" if answer.headers.get("Content-Type") == "application/zip" else answer.text
-                # How long ago something was changes while one looks.
-                content = re.sub(r"\d+\s(second|minute|hour)s? ago|just now|a moment ago", "ago", content)
-                found[asked.replace(world, "W").replace(submission, "S")] = (answer.status_code, content)
+                name = asked.replace(world, "W").replace(submission, "S")
+                if asked not in known:
+                    known[asked] = read(client.get(asked), is_cut=other != "x")
+                found[name] = known[asked]
     return found
+
+
+def read(answer: httpx.Response, *, is_cut: bool) -> tuple[int, dict[str, str], str]:
+    """Return what one is told: status, headers and text; lengths only where names of the same length are in it."""
+    assert answer.status_code < 500, answer.text
+    is_zip = answer.headers.get("Content-Type") == "application/zip"
+    # How long ago something was changes while one looks.
+    text = "" if is_zip else re.sub(r"\d+\s(second|minute|hour)s? ago|just now|a moment ago", "ago", answer.text)
+    headers = {name: answer.headers[name] for name in HEADERS if name in answer.headers}
+    if is_cut or "ago" in text:
+        headers.pop("Content-Length", None)
+    return answer.status_code, headers, text
 
 
 def mask(text: str, *, world: str, ids: list[str]) -> str:
@@ -149,11 +179,11 @@ def mask(text: str, *, world: str, ids: list[str]) -> str:
     return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(\+00:00|Z| UTC)?", "D", text)
 
 
-@pytest.mark.parametrize("strategy", list(Strategy))
-@pytest.mark.parametrize("benchmark", list(CELLS))
-def test_a_near_file_tells_nothing_of_the_label_it_was_made_to_find(
-    worlds: Board, strategy: Strategy, benchmark: str
-) -> None:
+CASES = [(strategy, benchmark) for strategy in Strategy for benchmark in CELLS]
+
+
+def make_files(strategy: Strategy, benchmark: str) -> tuple[bytes, bytes]:
+    """Return a file, and one near it that was made to find the label of the benchmark's first question."""
     rng = np.random.default_rng([list(Strategy).index(strategy), CELLS[benchmark]])
     per = R if strategy.unit_is_trajectory else 1
     actions = {name: draw(rng, strategy, n * per) for name, n in CELLS.items()}
@@ -164,34 +194,100 @@ def test_a_near_file_tells_nothing_of_the_label_it_was_made_to_find(
     # And with up to six more units, too few for the threshold.
     others = slice(10 * per, 16 * per, per)
     near["large"][others] = actions["large"][others] == 0
-    seen = []
-    for world in WORLDS:
+    return write(actions, strategy), write(near, strategy)
+
+
+@dataclass
+class Attack:
+    """What was to be seen in one world.
+
+    `before` and `after` are what anybody saw of everything else, `about` what everybody saw of each near file.
+    """
+
+    before: dict[Case, Answers] = field(default_factory=dict)
+    after: dict[Case, Answers] = field(default_factory=dict)
+    about: dict[Case, Answers] = field(default_factory=dict)
+    states: dict[Case, tuple[str, str]] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def attacks(worlds: Board) -> list[Attack]:
+    """All nine attacks in both worlds, looked at once before the near files were sent and once after."""
+    return [attack(worlds, world) for world in WORLDS]
+
+
+def attack(worlds: Board, world: str) -> Attack:
+    seen = Attack()
+    first: dict[Case, str] = {}
+    for case in CASES:
+        strategy, benchmark = case
         form = {"snapshot": world, "strategy": strategy.value, "method": f"far-{world}-{strategy}-{benchmark}"}
-        first = worlds.submit(write(actions, strategy), **form)
-        worlds.score(first)
-        assert worlds.me.get(f"/api/v1/submissions/{first}").json()["state"] == "scored"
-        worlds.me.post(f"/api/v1/submissions/{first}/publish")
+        first[case] = worlds.submit(make_files(*case)[0], **form)
+        worlds.score(first[case])
+        assert worlds.me.post(f"/api/v1/submissions/{first[case]}/publish").status_code == 200
+    seen.before = observe_rest(worlds, world, first)
+    for case in CASES:
+        strategy, benchmark = case
         scope: dict[str, Any] = {"world": world, "strategy": strategy, "benchmark": benchmark}
-        before = observe(worlds.reader, **scope, submission=first)
-        second = worlds.submit(write(near, strategy), **{**form, "method": f"near-{world}-{strategy}-{benchmark}"})
+        form = {"snapshot": world, "strategy": strategy.value, "method": f"near-{world}-{strategy}-{benchmark}"}
+        second = worlds.submit(make_files(*case)[1], **form)
         worlds.score(second)
-        assert worlds.me.get(f"/api/v1/submissions/{second}").json()["state"] == "withheld"
-        assert observe(worlds.reader, **scope, submission=first) == before
+        states = [worlds.me.get(f"/api/v1/submissions/{one}").json()["state"] for one in (first[case], second)]
+        seen.states[case] = (states[0], states[1])
         about = {
             f"{who} {address}": answer
             for who, client in (("team", worlds.me), ("stranger", worlds.stranger), ("anybody", worlds.reader))
-            for address, answer in observe(client, **scope, submission=second, other=first).items()
+            for address, answer in observe(client, {}, **scope, submission=second, other=first[case]).items()
             if "/methods/far" not in address
         }
-        assert about["team /api/v1/submissions/S/score"][0] == 409
-        assert about["team /api/v1/submissions/S/receipt"][0] == 409
-        assert about[f"team /api/v1/compare?submissions=S,{first}"][0] == 409
-        seen.append(
-            {
-                mask(key, world=world, ids=[first]): (status, mask(text, world=world, ids=[first, second]))
-                for key, (status, text) in about.items()
-            }
-        )
-    assert seen[0].keys() == seen[1].keys()
-    for key, answer in seen[0].items():
-        assert answer == seen[1][key], key
+        ids = [first[case], second]
+        seen.about[case] = {
+            mask(key, world=world, ids=ids[:1]): (
+                status,
+                {name: mask(value, world=world, ids=ids) for name, value in headers.items()},
+                mask(text, world=world, ids=ids),
+            )
+            for key, (status, headers, text) in about.items()
+        }
+    seen.after = observe_rest(worlds, world, first)
+    return seen
+
+
+def observe_rest(worlds: Board, world: str, first: dict[Case, str]) -> dict[Case, Answers]:
+    """Return what anybody is told of everything, the published files among it, by the attack that would ask it."""
+    known: dict[str, Any] = {}
+    return {
+        case: observe(worlds.reader, known, world=world, strategy=case[0], benchmark=case[1], submission=first[case])
+        for case in CASES
+    }
+
+
+@pytest.mark.parametrize(("strategy", "benchmark"), CASES)
+def test_a_near_file_tells_nothing_of_the_label_it_was_made_to_find(
+    attacks: list[Attack], strategy: Strategy, benchmark: str
+) -> None:
+    case = (strategy, benchmark)
+    for seen in attacks:
+        assert seen.states[case] == ("published", "withheld")
+        assert seen.after[case] == seen.before[case]
+        about = seen.about[case]
+        for address in ("score", "receipt"):
+            assert about[f"team /api/v1/submissions/S/{address}"][0] == 409
+        assert about["team /api/v1/compare?submissions=S,X"][0] == 409
+    right, wrong = (seen.about[case] for seen in attacks)
+    assert right.keys() == wrong.keys()
+    for key, answer in right.items():
+        assert answer == wrong[key], key
+
+
+def test_the_public_snapshots_of_both_worlds_hold_the_same(worlds: Board) -> None:
+    """The download names the whole snapshot by its hash and holds nothing else that rests on labels."""
+    held = []
+    for world in WORLDS:
+        archive = zipfile.ZipFile(io.BytesIO(worlds.reader.get(f"/api/v1/snapshots/{world}/download").content))
+        tables = {
+            name: pq.read_table(io.BytesIO(archive.read(name))) for name in archive.namelist() if "parquet" in name
+        }
+        held.append({name: table.to_pylist() for name, table in tables.items()})
+        assert all(row.get("correct_probes") is None for row in held[-1]["trajectories.parquet"])
+    assert held[0] == held[1]

@@ -23,7 +23,7 @@ from app.evaluator.strategies import Strategy
 from app.files.actions import write_actions
 from app.files.receipts import canonical_receipt
 from app.files.snapshot import Snapshot, load_measurements
-from app.services import snapshots, submissions
+from app.services import release, snapshots, submissions
 from app.services.accounts import Identity, Role, ensure_account
 from app.services.board_lines import WHOLE, BoardKey, find_board_curve, list_frontiers, list_operating_points
 from app.services.comparison import compare_submissions
@@ -68,10 +68,10 @@ def write_random(desk: Desk, *, n_settings: int = 8, seed: int = 1, strategy: St
     """Write a file of random settings for the test split."""
     path = desk.config.data_dir / f"random-{n_settings}-{seed}-{strategy}.csv"
     table = build_baseline("random", desk.measurements, strategy=strategy, split="test", seed=seed)
-    kept = table.settings[:n_settings]
-    cells = tuple(
-        type(cell)(covered=cell.covered[:n_settings], actions=cell.actions[:n_settings]) for cell in table.cells
-    )
+    # The first ones and the last ones are almost constant.
+    chosen = slice(96, 96 + n_settings)
+    kept = table.settings[chosen]
+    cells = tuple(type(cell)(covered=cell.covered[chosen], actions=cell.actions[chosen]) for cell in table.cells)
     write_actions(path, type(table)(table.strategy, kept, cells), desk.measurements.select("test"))
     return path
 
@@ -328,3 +328,77 @@ def test_nobody_else_reads_exact_figures() -> None:
             if is_model and node.attr in EXACT:
                 found.add(path.relative_to(root).as_posix())
     assert found <= READERS
+
+
+# Where labels, or figures that rest on them, come from: tables, readers, what is computed from them.
+LABEL_SOURCES = {
+    "Trajectory",
+    "read_trajectories",
+    "load_measurements",
+    "export_snapshot",
+    "get_references",
+    "load_split_replicates",
+    "find_part",
+    "curve_accuracy",
+    "full_correct",
+    "select_standing",
+    "replicates",
+}
+# What computes and stores, or hands on to this server's own programs: nothing leaves the server by these.
+KEEPERS = {
+    "services/analyses.py": {"AnalysisNeeds", "_analyse_intervals", "_list_references", "_store"},
+    "services/assembling.py": {"assemble_runs"},
+    "services/bootstrap.py": {"run_slice", "_list_outdated"},
+    "services/comparison.py": {"compare_submissions", "_load_replicates", "_compare_boards", "_compare_pair"},
+    "services/demo.py": {"run_demo", "_show_shipped"},
+    "services/frontiers.py": {"get_references", "prepare_split", "_describe_cell", "_full_accuracy"},
+    "services/intervals.py": {"_Needs", "_collect", "_resample", "_read_stops"},
+    "services/measurements.py": {"_load_from_database"},
+    "services/ranks.py": {"_load_replicates"},
+    "services/rescoring_jobs.py": {"_compute"},
+    "services/scoring.py": {"_run", "check_upload"},
+    "services/snapshot_admin.py": {"set_hidden_splits"},
+    "services/snapshots.py": {"export_snapshot", "freeze_snapshot"},
+    "services/trajectories.py": {"_read_curves"},
+    "services/explorer.py": {"_show_curves"},
+}
+
+
+def list_functions_by_source(root: Path) -> dict[tuple[str, str], set[str]]:
+    """Return the names that every function and class names that names a source of labels."""
+    found = {}
+    for path in (*root.glob("api/*.py"), *root.glob("web/*.py"), *root.glob("services/*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                continue
+            named = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+            named |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            if named & LABEL_SOURCES:
+                found[path.relative_to(root).as_posix(), node.name] = named
+    return found
+
+
+def test_whatever_reads_labels_passes_the_release_policy() -> None:
+    """Operating rows, analyses and the explorer once decided by themselves; a new reader has to ask, or be listed."""
+    root = Path(app.__file__).parent
+    policy = {name for name in vars(release) if getattr(vars(release)[name], "__module__", "") == release.__name__}
+    policy.add("make_public")
+    readers = list_functions_by_source(root)
+    assert len(readers) > 25
+    for (path, function), named in readers.items():
+        if path != "services/release.py" and function not in KEEPERS.get(path, ()):
+            assert named & policy, f"{path}: {function} reads labels and does not ask app/services/release.py"
+    for path, functions in KEEPERS.items():
+        assert functions <= {function for of_path, function in readers if of_path == path}, path
+
+
+def test_one_module_decides_whether_labels_are_hidden() -> None:
+    root = Path(app.__file__).parent
+    deciding = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Name) and node.id == "labels_hidden")
+        or (isinstance(node, ast.Attribute) and node.attr == "labels_hidden")
+    }
+    assert deciding == {"services/measurements.py", "services/release.py"}

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from app.db import models
 from app.files.snapshot import Snapshot, build_snapshot, make_public, read_snapshot
 from app.services import snapshots
+from app.services.measurements import labels_hidden
 
 TABLES = (models.Snapshot, models.SnapshotModel, models.SnapshotBenchmark, models.Question, models.Trajectory)
 MakeSnapshot = Callable[..., Snapshot]
@@ -172,7 +173,7 @@ def test_list_newest_first(session: Session, make_board_snapshot: MakeSnapshot) 
 def test_splits_and_hidden_labels(session: Session, make_board_snapshot: MakeSnapshot) -> None:
     stored = snapshots.import_snapshot(session, make_board_snapshot(hidden_splits=["test"]))
     assert snapshots.list_splits(session, stored) == ["train", "validation", "test", "all"]
-    hidden = {split: snapshots.labels_hidden(stored, split) for split in ("train", "validation", "test", "all")}
+    hidden = {split: labels_hidden(stored, split) for split in ("train", "validation", "test", "all")}
     assert hidden == {"train": False, "validation": False, "test": True, "all": True}
 
 
@@ -183,7 +184,7 @@ def test_splits_without_questions_are_left_out(session: Session, odd_snapshot: S
         session, build_snapshot(odd_snapshot.manifest.raw, tested, odd_snapshot.trajectories)
     )
     assert snapshots.list_splits(session, stored) == ["test", "all"]
-    assert not snapshots.labels_hidden(stored, "all")
+    assert not labels_hidden(stored, "all")
 
 
 def test_freeze(session: Session, board_snapshot: Snapshot) -> None:

@@ -33,7 +33,7 @@ class AllowanceLimit(Base):
 
 
 class HeldBoard(Base):
-    """A board of a submission that is not told: the file is too close there to what its team has been told before."""
+    """A board of a submission that is not told: the file is too close there to what has been told before."""
 
     __tablename__ = "held_boards"
     __table_args__ = (
