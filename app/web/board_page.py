@@ -196,7 +196,7 @@ def load_board_page(
     if frontier is not None:
         figure = describe_figure(session, query, view.drawn, frontier, data_dir=data_dir)
     # A board of its own may have no cell in the split; then the whole one tells whether there is more to come.
-    whole = () if frontier else list_frontiers(session, snapshot, split=board.split, board=WHOLE)
+    whole = {} if frontier else list_frontiers(session, snapshot, split=board.split, board=WHOLE)
     rest = _rest_parameters(query)
     return BoardPage(
         query=query,
