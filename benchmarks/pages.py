@@ -1,7 +1,7 @@
 """Times the board's page with many published submissions, on a real server and in a real browser.
 
-    python benchmarks/pages.py                            # 500 submissions
-    python benchmarks/pages.py --submissions 50 --format json
+    python -m benchmarks.pages                            # 500 submissions
+    python -m benchmarks.pages --submissions 50 --format json
 
 A database is filled through the services: everything is submitted, scored, resampled, ranked and published as jobs and
 requests do it. Then a server is started and asked by clients on the same machine, first one after the other with
