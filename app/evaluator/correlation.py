@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from numpy.typing import NDArray
 
 TOO_FEW_POINTS = "fewer_than_2_points"
 CONSTANT = "one_series_is_constant"
@@ -36,7 +36,8 @@ def correlate_ranks(first: Sequence[float], second: Sequence[float]) -> Correlat
 
     Notes
     -----
-    Section 3.2, scipy.stats.spearmanr. O(n log n).
+    Section 3.2. Twice a rank's distance from the mean rank is an integer, so that the sums are exact. Written out here
+    because loading SciPy's statistics takes two fifths of the time in which any process of ours starts. O(n log n).
 
     Examples
     --------
@@ -46,8 +47,11 @@ def correlate_ranks(first: Sequence[float], second: Sequence[float]) -> Correlat
     Correlation(value=-1.0, n_points=3, reason=None)
     """
     reason = _find_reason(first, second)
-    value = None if reason else _clip(float(stats.spearmanr(first, second).statistic))
-    return Correlation(value, len(first), reason)
+    if reason:
+        return Correlation(None, len(first), reason)
+    x, y = _centre_ranks(first), _centre_ranks(second)
+    value = int(x @ y) / math.sqrt(int(x @ x) * int(y @ y))
+    return Correlation(_clip(value), len(first), None)
 
 
 def correlate_values(first: Sequence[float], second: Sequence[float]) -> Correlation:
@@ -77,6 +81,21 @@ def correlate_values(first: Sequence[float], second: Sequence[float]) -> Correla
     # Dividing by the largest deviation first keeps squares of tiny deviations from vanishing.
     x, y = x / np.abs(x).max(), y / np.abs(y).max()
     return Correlation(_clip(float(x @ y / math.sqrt(float(x @ x) * float(y @ y)))), len(first), None)
+
+
+def _centre_ranks(values: Sequence[float]) -> NDArray[np.int64]:
+    """Return twice the distance of every rank from the mean rank; equal values share the mean of their ranks.
+
+    Examples
+    --------
+    Ranks 1, 2.5, 2.5, 4 around 2.5.
+
+    >>> _centre_ranks([0.1, 0.3, 0.3, 0.9]).tolist()
+    [-3, 0, 0, 3]
+    """
+    _, places, counts = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True, return_counts=True)
+    twice_ranks = 2 * np.cumsum(counts) - counts + 1
+    return (twice_ranks[places] - (len(values) + 1)).astype(np.int64)
 
 
 def _find_reason(first: Sequence[float], second: Sequence[float]) -> str | None:

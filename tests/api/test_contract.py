@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import requests
 import schemathesis
+from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -55,7 +56,8 @@ NAMES = {
 
 CONFIG = Config(data_dir=Path("nowhere"), database_url="postgresql://nobody@localhost/none", secret_key="s" * 32)
 DOCUMENT = schemathesis.openapi.from_dict(create_app(CONFIG).openapi())
-OPERATIONS = {found.ok().label: found.ok() for found in DOCUMENT.get_all_operations()}
+FOUND: list[Any] = list(DOCUMENT.get_all_operations())
+OPERATIONS = {found.ok().label: found.ok() for found in FOUND}
 
 
 def list_callers(label: str) -> list[str]:
@@ -133,17 +135,23 @@ def test_the_answer_is_one_that_the_document_describes(
     ask()
 
 
+def list_routes(app: FastAPI) -> Iterator[Any]:
+    """Yield the routes of the application, those of its routers one by one."""
+    listed: list[Any] = list(app.routes)
+    for route in listed:
+        yield from route.effective_route_contexts() if hasattr(route, "effective_route_contexts") else [route]
+
+
 def list_declared() -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """Yield every operation with what it depends on and its description."""
     app = create_app(CONFIG)
     document = app.openapi()
-    for route in app.routes:
-        for one in route.effective_route_contexts() if hasattr(route, "effective_route_contexts") else [route]:
-            path = one.path.replace(":path}", "}")
-            for method in getattr(one, "methods", None) or ():
-                operation = document["paths"].get(path, {}).get(method.lower())
-                if operation is not None:
-                    yield f"{method} {path}", one.dependant, operation
+    for route in list_routes(app):
+        path = route.path.replace(":path}", "}")
+        for method in getattr(route, "methods", None) or ():
+            operation = document["paths"].get(path, {}).get(method.lower())
+            if operation is not None:
+                yield f"{method} {path}", route.dependant, operation
 
 
 def depends_on(dependant: Any, *calls: Any) -> bool:
@@ -165,11 +173,8 @@ def test_what_every_operation_of_a_kind_may_answer_is_declared() -> None:
 
 def test_the_addresses_with_a_limit_of_their_own_are_those_that_read_their_body_themselves() -> None:
     receivers = (receive_object, receive_upload, receive_organisers_upload, receive_snapshot)
-    found = set()
-    for route in create_app(CONFIG).routes:
-        for one in route.effective_route_contexts() if hasattr(route, "effective_route_contexts") else [route]:
-            if getattr(one, "dependant", None) is not None and depends_on(one.dependant, *receivers):
-                found.add(one.path)
+    routes = [route for route in list_routes(create_app(CONFIG)) if getattr(route, "dependant", None) is not None]
+    found = {route.path for route in routes if depends_on(route.dependant, *receivers)}
     assert found == OWN_LIMIT
 
 

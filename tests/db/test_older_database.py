@@ -122,14 +122,14 @@ def copy_rows(source: str, engine: Engine, columns: dict[str, list[str]]) -> Non
             thawed = {"state": "'imported'", "frozen_at": "NULL"} if table == "snapshots" else {}
             chosen = ", ".join(thawed.get(name, name) for name in names)
             with (
-                reading.cursor().copy(f"COPY (SELECT {chosen} FROM {table}) TO STDOUT") as out,  # type: ignore[arg-type]
-                writing.cursor().copy(f"COPY {table} ({', '.join(names)}) FROM STDIN") as into,  # type: ignore[arg-type]
+                reading.cursor().copy(f"COPY (SELECT {chosen} FROM {table}) TO STDOUT") as out,
+                writing.cursor().copy(f"COPY {table} ({', '.join(names)}) FROM STDIN") as into,
             ):
                 for block in out:
                     into.write(block)
             if "id" in names and Base.metadata.tables[table].c.id.identity is not None:
                 last = f"(SELECT coalesce(max(id), 1) FROM {table})"
-                writing.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last})")  # type: ignore[arg-type]
+                writing.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last})")
         frozen = reading.execute("SELECT id, frozen_at FROM snapshots WHERE state = 'frozen'").fetchall()
         for snapshot_id, frozen_at in frozen:
             query = "UPDATE snapshots SET state = 'frozen', frozen_at = %s WHERE id = %s"
@@ -142,7 +142,7 @@ def read_rows(url: str, columns: dict[str, list[str]]) -> dict[str, bytes]:
     with psycopg.connect(conninfo(url)) as connection:
         for table, names in columns.items():
             query = f"COPY (SELECT {', '.join(names)} FROM {table}) TO STDOUT"
-            with connection.cursor().copy(query) as out:  # type: ignore[arg-type]
+            with connection.cursor().copy(query) as out:
                 rows[table] = b"\n".join(sorted(b"".join(out).splitlines()))
     return rows
 

@@ -7,6 +7,7 @@ import html
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -69,7 +70,8 @@ NAMED = re.compile(r"`(/[a-z][^\s`?]*)[^\s`]*`")
 def list_routes() -> set[tuple[str, str]]:
     config = Config(Path("nowhere"), database_url="postgresql://nobody@127.0.0.1:1/none", secret_key="s" * 32)
     routes = set()
-    for route in create_app(config).routes:
+    listed: list[Any] = list(create_app(config).routes)
+    for route in listed:
         for one in route.effective_route_contexts() if hasattr(route, "effective_route_contexts") else [route]:
             routes |= {(method, one.path) for method in getattr(one, "methods", None) or ()}
     return routes

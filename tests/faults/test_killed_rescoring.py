@@ -42,7 +42,7 @@ CAPS = (100, 200, 300)
 
 
 def read_board(site: Any) -> Leaderboard:
-    target = {"snapshot": "small", "split": "test", "strategy": Strategy.FIXED_BUDGET}
+    target: dict[str, Any] = {"snapshot": "small", "split": "test", "strategy": Strategy.FIXED_BUDGET}
     with site.sessions() as session:
         return get_leaderboard(session, **target, model=None, benchmark=None)
 

@@ -60,3 +60,26 @@ def test_a_newcomer_signs_up_and_makes_a_token(site: Any, visit: Open, has_scrip
     page.get_by_role("button", name="Sign out", exact=True).click()
     expect(page.get_by_role("link", name="Sign in")).to_be_visible()
     assert visited.faults == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_an_owner_sees_and_revokes_an_open_invitation(site: Any, visit: Open, width: int) -> None:
+    visited = visit("/sign-up?next=/teams", width=width, is_own=True)
+    page = visited.page
+    page.get_by_label("Name", exact=True).fill(f"owner-{width}")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Make the account").click()
+    page.wait_for_url("**/teams")
+    page.get_by_label("Name of the team").fill(f"deep-exit-{width}")
+    page.get_by_role("button", name="Make the team").click()
+    page.get_by_role("button", name="Invite by link").click()
+    expect(page.locator("#invitation")).to_contain_text("/join-team#")
+    page.goto(f"{site.url}/teams/deep-exit-{width}")
+    expect(page.locator("#invitation")).to_have_count(0)
+    expect(page.get_by_role("heading", name="Open invitations")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"team-with-invitation-{width}.png", full_page=True)
+    page.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_role("heading", name="Open invitations")).to_have_count(0)
+    assert visited.faults == []
