@@ -22,6 +22,7 @@ from app.services import (
     interval_parts,
     intervals,
     jobs,
+    losses,
     probe_items,
     ranks,
     rescoring_jobs,
@@ -96,6 +97,13 @@ def import_snapshot(context: JobContext, *, import_id: int) -> None:
     """Check and import a snapshot that was handed in over the web."""
     needs = context.additional_context
     snapshot_imports.run_import(needs["sessions"], import_id, config=needs["config"])
+
+
+@jobs.queue.task(name=jobs.KEEP_STOPS, queue=jobs.KEEP_STOPS, pass_context=True)
+def keep_stops(context: JobContext, *, submission_id: str) -> None:
+    """Keep where a scored submission stops."""
+    needs = context.additional_context
+    losses.keep_stops(needs["sessions"], submission_id, config=needs["config"])
 
 
 @jobs.queue.task(name=jobs.RANK_BOARDS, queue=jobs.RANK_BOARDS, pass_context=True)

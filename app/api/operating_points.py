@@ -1,18 +1,19 @@
-"""The settings of a submission on one board, as JSON and CSV."""
+"""The settings of a submission on one board, and the questions on which one loses most."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment
 from app.api.documentation import errors
-from app.api.schemas import OperatingPointsOut
+from app.api.schemas import LossesOut, OperatingPointsOut
 from app.services.board_lines import BoardKey
+from app.services.losses import MAX_QUESTIONS, get_losses
 from app.services.operating_rows import Order, SortKey, format_rows_csv, get_operating_table, sort_rows
-from app.web.security import ReaderDep, SessionDep
+from app.web.security import ConfigDep, ReaderDep, SessionDep
 
 router = APIRouter(tags=["submissions"])
 
@@ -31,11 +32,42 @@ def get_operating_points(
     benchmark: str | None = None,
     sort: SortKey = "setting",
     order: Order = "asc",
+    scorer_version: str | None = None,
     format: Literal["json", "csv"] = "json",
 ) -> OperatingPointsOut | Response:
     """Return every setting's figures on one board, sorted as asked; not where the split's labels are hidden."""
-    table = get_operating_table(session, submission_id, account=reader, board=BoardKey(model, benchmark))
+    table = get_operating_table(
+        session, submission_id, account=reader, board=BoardKey(model, benchmark), scorer_version=scorer_version
+    )
     table = replace(table, rows=sort_rows(table.rows, sort=sort, order=order))
     if format == "csv":
         return csv_attachment(format_rows_csv(table), filename=f"{submission_id}-operating-points.csv")
     return OperatingPointsOut.model_validate(table)
+
+
+@router.get(
+    "/submissions/{submission_id}/losses",
+    summary="Get the questions on which a setting loses most",
+    responses=errors(401, 403, 404, 409, 422),
+)
+def get_question_losses(
+    submission_id: str,
+    reader: ReaderDep,
+    session: SessionDep,
+    config: ConfigDep,
+    setting: str,
+    model: str | None = None,
+    benchmark: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_QUESTIONS)] = 10,
+) -> LossesOut:
+    """Return the questions with the largest early and late loss together; not where the split's labels are hidden."""
+    losses = get_losses(
+        session,
+        submission_id,
+        account=reader,
+        setting=setting,
+        board=BoardKey(model, benchmark),
+        limit=limit,
+        config=config,
+    )
+    return LossesOut.model_validate(losses)

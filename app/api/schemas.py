@@ -375,6 +375,41 @@ class OperatingPointsOut(Answer):
     rows: list[OperatingRowOut]
 
 
+class TrajectoryStopOut(Answer):
+    """Where one trajectory stops, where the oracle would at the same cost, and its best position k*."""
+
+    trajectory: int
+    position: int
+    oracle_position: int
+    reference: int
+    n_steps: int
+    lost_probes: int
+
+
+class QuestionLossOut(Answer):
+    """What a setting loses on one question: means over its trajectories."""
+
+    model: str
+    benchmark: str
+    question_id: str
+    early_loss: float
+    late_loss: float
+    wasted_tokens: float
+    forgone_tokens: float
+    stops: list[TrajectoryStopOut]
+
+
+class LossesOut(Answer):
+    """The questions on which one setting loses most, worst first."""
+
+    submission_id: str
+    setting: str
+    model: str | None
+    benchmark: str | None
+    n_questions: int = Field(description="Questions of the board, one a model and question.")
+    questions: list[QuestionLossOut]
+
+
 class SubmissionOut(Answer):
     """A submission and where it stands."""
 

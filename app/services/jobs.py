@@ -31,10 +31,12 @@ RANK_BOARDS = "rank_boards"
 ANALYSE_SPLIT = "analyse_split"
 RESCORE_SUBMISSION = "rescore_submission"
 IMPORT_SNAPSHOT = "import_snapshot"
+KEEP_STOPS = "keep_stops"
 PROBE_QUESTION = "probe_question"
 # Submissions that wait for their score have priority 0.
 RANKING_PRIORITY = -1
 RESAMPLING_PRIORITY = -2
+STOPS_PRIORITY = -3
 ANALYSIS_PRIORITY = -5
 RESCORING_PRIORITY = -3
 BOOTSTRAP_PRIORITY = -10
@@ -51,6 +53,7 @@ SCORING_QUEUES = (
     ANALYSE_SPLIT,
     RESCORE_SUBMISSION,
     IMPORT_SNAPSHOT,
+    KEEP_STOPS,
     REAP,
 )
 
@@ -136,6 +139,21 @@ def defer_analyses(session: Session, snapshot_id: int, *, split: str) -> int:
     """Queue some seconds' worth of a split's analyses; the job queues what is left."""
     lock = _analysis_lock(snapshot_id, split)
     return defer(session, ANALYSE_SPLIT, priority=ANALYSIS_PRIORITY, lock=lock, snapshot_id=snapshot_id, split=split)
+
+
+def defer_stops(session: Session, submission_id: str) -> int:
+    """Queue working out where a scored submission stops, which its page shows question by question."""
+    lock = f"{KEEP_STOPS}-{submission_id}"
+    return defer(session, KEEP_STOPS, priority=STOPS_PRIORITY, lock=lock, submission_id=submission_id)
+
+
+def is_stops_queued(session: Session, submission_id: str) -> bool:
+    """Whether there is a job that works out where a submission stops: waiting, under way or failed."""
+    query = text(
+        "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing', 'failed') AND lock = :lock"
+        " AND task_name = :task)"
+    )
+    return bool(session.scalar(query, {"lock": f"{KEEP_STOPS}-{submission_id}", "task": KEEP_STOPS}))
 
 
 def is_analysis_queued(

@@ -72,9 +72,14 @@ class Baseline:
 
 
 def get_operating_table(
-    session: Session, submission_id: str, *, account: Identity | None, board: BoardKey
+    session: Session,
+    submission_id: str,
+    *,
+    account: Identity | None,
+    board: BoardKey,
+    scorer_version: str | None = None,
 ) -> OperatingTable:
-    """Return the operating points of a submission that the reader may see.
+    """Return the operating points of a submission that the reader may see, of the score in force or of another.
 
     Raises
     ------
@@ -85,7 +90,7 @@ def get_operating_table(
     submission = get_submission(session, submission_id, account=account)
     snapshot = get_snapshot(session, submission.snapshot)
     require_told_labels(snapshot, submission.split, what="there are no figures of single settings")
-    document = json.loads(get_score(session, submission_id, account=account).text)
+    document = json.loads(get_score(session, submission_id, account=account, scorer_version=scorer_version).text)
     if not any((b["model"], b["benchmark"]) == (board.model, board.benchmark) for b in document["boards"]):
         place = " on ".join(name for name in (board.model, board.benchmark) if name) or "the whole snapshot"
         raise UnknownCellError(f"Submission {submission_id} does not stand on a board of {place}.")

@@ -43,9 +43,10 @@ def read_board_choice(
     order: Order = "asc",
     settings: Literal["", "all"] = "",
     scorer_version: str = "",
+    losses: str = "",
 ) -> BoardChoice:
     """Return which of a submission's boards an address asks for, and how its settings are listed."""
-    return BoardChoice(model or None, benchmark or None, axis, sort, order, settings, scorer_version or None)
+    return BoardChoice(model or None, benchmark or None, axis, sort, order, settings, scorer_version or None, losses)
 
 
 @router.get("/snapshots")
@@ -85,8 +86,9 @@ def show_submission(
     choice: Annotated[BoardChoice, Depends(read_board_choice)],
 ) -> Response:
     """Show one submission: its state, then its score."""
-    page = load_submission_page(session, submission_id, reader=reader, choice=choice, data_dir=config.data_dir)
-    return render_page(request, "submission.html", reader=reader, page=page)
+    page = load_submission_page(session, submission_id, reader=reader, choice=choice, config=config)
+    server = str(request.base_url).rstrip("/")
+    return render_page(request, "submission.html", reader=reader, page=page, server=server)
 
 
 @router.post("/submissions/{submission_id}/publish")

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 
+from app.config import Config
 from app.evaluator.scorers import current_scorer_version
 from app.plots.captions import Caption, describe_data, describe_realised
 from app.plots.palette import METHOD_STYLES
@@ -20,7 +21,7 @@ from app.services.accounts import Identity
 from app.services.allowance import Allowance, find_team_id, get_allowance
 from app.services.board_lines import BoardKey, find_board_curve, list_frontiers, list_operating_points
 from app.services.identical_uploads import IdenticalUpload, list_identical_uploads
-from app.services.operating_rows import Order, SortKey, list_rows
+from app.services.operating_rows import OperatingRow, Order, SortKey, list_rows
 from app.services.receipts import may_have_receipt
 from app.services.release import ReleasedFrontier
 from app.services.scoring import get_score, list_told_versions
@@ -37,6 +38,7 @@ from app.services.waiting import find_wait
 from app.web.board_figures import describe_place
 from app.web.figures import FigureView, load_lines, show_board_figure
 from app.web.formatting import percent, points
+from app.web.losses_view import LossesView, load_losses
 from app.web.panels import KeyEntry
 from app.web.settings_view import SettingsView, show_settings
 
@@ -81,6 +83,7 @@ class ScoreView:
     axis_address: str
     grid: BoardGrid
     settings_view: SettingsView | None
+    losses: LossesView | None
     settings_address: str
     file_order_address: str
     loss_key: tuple[KeyEntry, ...]
@@ -130,6 +133,7 @@ class BoardChoice:
     order: Order = "asc"
     settings: str = ""
     scorer_version: str | None = None
+    losses: str = ""
 
     def address(self, submission_id: str, **changes: str | None) -> str:
         """Return the address of the page with this board, or with these changes."""
@@ -139,7 +143,7 @@ class BoardChoice:
 
 
 def load_submission_page(
-    session: Session, submission_id: str, *, reader: Identity | None, choice: BoardChoice, data_dir: Path
+    session: Session, submission_id: str, *, reader: Identity | None, choice: BoardChoice, config: Config
 ) -> SubmissionPage:
     """Return a submission that the reader may see, with its score where there is one."""
     submission = get_submission(session, submission_id, account=reader)
@@ -155,9 +159,7 @@ def load_submission_page(
         worker_alive=is_alive,
         estimated_seconds=None if wait is None else wait.seconds,
         seen=write_seen(submission, is_alive=is_alive),
-        score=load_score_view(session, submission, reader=reader, choice=choice, data_dir=data_dir)
-        if has_score
-        else None,
+        score=load_score_view(session, submission, reader=reader, choice=choice, config=config) if has_score else None,
         has_receipt=has_score and may_have_receipt(session, submission),
         board_address=f"/?{urlencode(query)}",
         compare_address=f"/?{urlencode({**query, 'pin': submission.id})}" if is_published else "",
@@ -195,7 +197,7 @@ def load_score_view(
     *,
     reader: Identity | None,
     choice: BoardChoice,
-    data_dir: Path,
+    config: Config,
 ) -> ScoreView | None:
     """Return the score; None where no board of it can be shown."""
     stored = get_score(session, submission.id, account=reader, scorer_version=choice.scorer_version)
@@ -204,6 +206,9 @@ def load_score_view(
     if board is None:
         return None
     choice = replace(choice, model=board["model"], benchmark=board["benchmark"])
+    key = BoardKey(choice.model, choice.benchmark)
+    # A score of a split whose labels are hidden has no settings.
+    rows = list_rows(session, submission, document, board=key) if document.get("settings") else ()
     return ScoreView(
         headline=describe_score(submission, board),
         place=describe_board(board),
@@ -214,12 +219,22 @@ def load_score_view(
             submission,
             board,
             scorer_version=stored.scorer_version,
-            data_dir=data_dir,
+            data_dir=config.data_dir,
             is_log=choice.axis == "log",
         ),
         axis_address=choice.address(submission.id, axis="linear" if choice.axis == "log" else "log"),
         grid=arrange_boards(document["boards"], submission.id, choice),
-        settings_view=load_settings(session, submission, document, choice=choice),
+        settings_view=load_settings(submission, rows, choice=choice),
+        losses=load_losses(
+            session,
+            submission,
+            rows,
+            reader=reader,
+            board=key,
+            setting=choice.losses,
+            subtitle=write_subtitle(submission, choice),
+            config=config,
+        ),
         settings_address=address_settings(submission.id, choice),
         file_order_address=f"{choice.address(submission.id, sort='setting', order='asc')}#settings",
         loss_key=LOSS_KEY,
@@ -235,30 +250,38 @@ def load_score_view(
 
 
 def load_settings(
-    session: Session, submission: SubmissionDetails, document: Document, *, choice: BoardChoice
+    submission: SubmissionDetails, rows: Sequence[OperatingRow], *, choice: BoardChoice
 ) -> SettingsView | None:
     """Return the settings on the board shown; None where labels are hidden, and with them what a setting reached."""
-    if not document.get("settings"):
+    if not rows:
         return None
-    key = BoardKey(choice.model, choice.benchmark)
-    place = describe_board({"model": choice.model, "benchmark": choice.benchmark})
-    subtitle = describe_data(
-        snapshot=submission.snapshot, split=submission.split, place=place, n_questions=None, kind=submission.kind
-    )
     return show_settings(
-        list_rows(session, submission, document, board=key),
+        rows,
         sort=choice.sort,
         order=choice.order,
         shows_all=choice.settings == "all",
         make_address=lambda **changes: choice.address(submission.id, **changes),
-        caption=Caption(submission.method, f"{submission.method}. {subtitle}"),
+        caption=Caption(submission.method, write_subtitle(submission, choice)),
         download_name=f"{submission.id}-{submission.snapshot}-{submission.split}",
     )
+
+
+def write_subtitle(submission: SubmissionDetails, choice: BoardChoice) -> str:
+    """Return what the small figures of the page are of."""
+    subtitle = describe_data(
+        snapshot=submission.snapshot,
+        split=submission.split,
+        place=describe_board({"model": choice.model, "benchmark": choice.benchmark}),
+        n_questions=None,
+        kind=submission.kind,
+    )
+    return f"{submission.method}. {subtitle}"
 
 
 def address_settings(submission_id: str, choice: BoardChoice) -> str:
     """Return the REST address of the settings on the board shown."""
     place = {"model": choice.model, "benchmark": choice.benchmark, "sort": choice.sort, "order": choice.order}
+    place |= {"scorer_version": choice.scorer_version}
     return f"/api/v1/submissions/{submission_id}/operating-points?{urlencode({k: v for k, v in place.items() if v})}"
 
 

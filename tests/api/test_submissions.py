@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from app.api.schemas import ScoreOut
+from app.services.losses import keep_stops
 from app.services.uploads import incoming_dir, upload_path
 from tests.signing_in import session_cookie
 
@@ -348,3 +349,18 @@ def test_operating_points_that_do_not_exist_or_are_hidden(
         snapshots.freeze_snapshot(session, "secret")
         session.execute(text("UPDATE submissions SET snapshot_id = (SELECT id FROM snapshots WHERE name = 'secret')"))
     check_problem(board.me.get(address), 403, "labels_hidden")
+    check_problem(board.me.get(address.replace("operating-points", "losses?setting=one")), 403, "labels_hidden")
+
+
+def test_the_questions_where_a_setting_loses_most(board: Any, make_caps: Caps) -> None:
+    submission_id = board.publish(make_caps(120))
+    address = f"/api/v1/submissions/{submission_id}/losses"
+    setting = board.reader.get(f"/api/v1/submissions/{submission_id}/score").json()["settings"][0]["setting"]
+    check_problem(board.reader.get(address, params={"setting": setting}), 409, "losses_not_ready")
+    keep_stops(board.sessions, submission_id, config=board.config)
+    shown = board.reader.get(address, params={"setting": setting, "model": "alpha", "limit": 4}).json()
+    assert (shown["setting"], shown["model"], len(shown["questions"])) == (setting, "alpha", 4)
+    assert {"position", "oracle_position", "reference", "lost_probes"} <= set(shown["questions"][0]["stops"][0])
+    check_problem(board.reader.get(address, params={"setting": "none"}), 404, "unknown_setting")
+    check_problem(board.reader.get(address, params={"setting": setting, "limit": 0}), 422, "invalid_request")
+    check_problem(board.reader.get("/api/v1/submissions/AAAAAAAAAAAA/losses?setting=x"), 404, "unknown_submission")
