@@ -48,7 +48,7 @@ def get_operating_points(
 @router.get(
     "/submissions/{submission_id}/losses",
     summary="Get the questions on which a setting loses most",
-    responses=errors(401, 403, 404, 409, 422),
+    responses=errors(401, 403, 404, 409, 410, 422),
 )
 def get_question_losses(
     submission_id: str,

@@ -29,6 +29,7 @@ from app.services.board_lines import BoardKey
 from app.services.frontiers import EVALUATOR_VERSION, get_references
 from app.services.interval_parts import find_kept_stops, save_stops
 from app.services.measurements import labels_hidden, load_measurements
+from app.services.scoring import get_score
 from app.services.snapshots import get_snapshot
 from app.services.submissions import HiddenLabelsError, SubmissionState, get_submission
 from app.services.uploads import upload_path
@@ -108,6 +109,7 @@ def get_losses(
     Raises
     ------
     HiddenLabelsError : on a split whose labels are hidden there are no figures of single questions.
+    NotScoredError : it has no score, or none that this reader may see.
     LossesNotReadyError : a job has not kept yet where the submission stops; one is then queued.
     UnknownSettingError : no such setting, or one that covers no cell of the board.
     """
@@ -115,6 +117,8 @@ def get_losses(
     snapshot = get_snapshot(session, submission.snapshot)
     if labels_hidden(snapshot, submission.split):
         raise HiddenLabelsError(f"The labels of split {submission.split!r} are hidden; no question's loss is shown.")
+    # Whoever may not see the score, as of a withdrawn submission, may not see what it is made of either.
+    get_score(session, submission_id, account=account)
     folder = stops_folder(config.data_dir, submission_id)
     settings, own, oracle = _read_settings(folder), find_kept_stops(folder / "own"), find_kept_stops(folder / "oracle")
     if settings is None or own is None or oracle is None:

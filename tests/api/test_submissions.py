@@ -364,3 +364,8 @@ def test_the_questions_where_a_setting_loses_most(board: Any, make_caps: Caps) -
     check_problem(board.reader.get(address, params={"setting": "none"}), 404, "unknown_setting")
     check_problem(board.reader.get(address, params={"setting": setting, "limit": 0}), 422, "invalid_request")
     check_problem(board.reader.get("/api/v1/submissions/AAAAAAAAAAAA/losses?setting=x"), 404, "unknown_submission")
+    # What is left of a withdrawn submission has neither figures of settings nor of questions.
+    board.me.post(f"/api/v1/submissions/{submission_id}/withdraw")
+    for path in ("losses", "operating-points"):
+        gone = board.reader.get(f"/api/v1/submissions/{submission_id}/{path}", params={"setting": setting})
+        check_problem(gone, 410, "withdrawn")
