@@ -8,14 +8,16 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment
-from app.api.documentation import errors
+from app.api.documentation import Responses, errors
 from app.api.schemas import LossesOut, OperatingPointsOut
 from app.services.board_lines import BoardKey
-from app.services.losses import MAX_QUESTIONS, get_losses
+from app.services.losses import MAX_QUESTIONS, find_losses
 from app.services.operating_rows import Order, SortKey, format_rows_csv, get_operating_table, sort_rows
 from app.web.security import ConfigDep, ReaderDep, SessionDep
 
 router = APIRouter(tags=["submissions"])
+
+WORKED_OUT: Responses = {202: {"description": "A job works out where the submission stops; ask again in a moment."}}
 
 
 @router.get(
@@ -48,7 +50,8 @@ def get_operating_points(
 @router.get(
     "/submissions/{submission_id}/losses",
     summary="Get the questions on which a setting loses most",
-    responses=errors(401, 403, 404, 409, 410, 422),
+    response_model=LossesOut,
+    responses=errors(401, 403, 404, 409, 410, 422, also=WORKED_OUT),
 )
 def get_question_losses(
     submission_id: str,
@@ -59,9 +62,12 @@ def get_question_losses(
     model: str | None = None,
     benchmark: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MAX_QUESTIONS)] = 10,
-) -> LossesOut:
-    """Return the questions with the largest early and late loss together; not where the split's labels are hidden."""
-    losses = get_losses(
+) -> LossesOut | Response:
+    """Return the questions with the largest early and late loss together; not where the split's labels are hidden.
+
+    The first to ask sets a job going that works out where the submission stops; until then the answer is 202.
+    """
+    losses = find_losses(
         session,
         submission_id,
         account=reader,
@@ -70,4 +76,6 @@ def get_question_losses(
         limit=limit,
         config=config,
     )
+    if losses is None:
+        return Response(status_code=202, headers={"Retry-After": "5"})
     return LossesOut.model_validate(losses)

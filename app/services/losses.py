@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from app.config import Config
 from app.db import models
-from app.errors import NotFoundError, StateError
+from app.errors import NotFoundError
 from app.evaluator.fast_policies import solve_policies_fast
 from app.evaluator.measurements import Cell, IntArray, Measurements
 from app.evaluator.operating_points import measure_operating_points
@@ -39,13 +39,6 @@ logger = logging.getLogger(__name__)
 Sessions = sessionmaker[Session]
 MAX_QUESTIONS = 50
 KEPT_STATES = (SubmissionState.SCORED, SubmissionState.PUBLISHED, SubmissionState.WITHDRAWN)
-
-
-class LossesNotReadyError(StateError):
-    """Where the submission stops is not kept yet; a job is on its way."""
-
-    code = "losses_not_ready"
-    title = "The losses are being computed"
 
 
 class UnknownSettingError(NotFoundError):
@@ -94,7 +87,7 @@ class Losses:
     questions: tuple[QuestionLoss, ...]
 
 
-def get_losses(
+def find_losses(
     session: Session,
     submission_id: str,
     *,
@@ -103,14 +96,15 @@ def get_losses(
     board: BoardKey,
     limit: int,
     config: Config,
-) -> Losses:
+) -> Losses | None:
     """Return the questions on which a setting loses most, that is, the largest early and late loss together.
+
+    None until a job has worked out where the submission stops, which whoever asks first sets going.
 
     Raises
     ------
     HiddenLabelsError : on a split whose labels are hidden there are no figures of single questions.
     NotScoredError : it has no score, or none that this reader may see.
-    LossesNotReadyError : a job has not kept yet where the submission stops; one is then queued.
     UnknownSettingError : no such setting, or one that covers no cell of the board.
     """
     submission = get_submission(session, submission_id, account=account)
@@ -123,7 +117,7 @@ def get_losses(
     settings, own, oracle = _read_settings(folder), find_kept_stops(folder / "own"), find_kept_stops(folder / "oracle")
     if settings is None or own is None or oracle is None:
         begin_keeping(session, submission_id)
-        raise LossesNotReadyError("Where this submission stops is being worked out; try again in a moment.")
+        return None
     if setting not in settings:
         raise UnknownSettingError(f"Submission {submission_id} has no setting {setting!r}.")
     measurements = load_measurements(session, snapshot, data_dir=config.data_dir).select(submission.split)

@@ -428,7 +428,6 @@ def _record(
     submission.scored_at = _now()
     submissions.transition(session, submission, SubmissionState.SCORED, actor=actor)
     bootstrap.defer_intervals(session, submission)
-    jobs.defer_stops(session, submission.id)
 
 
 def _reject(sessions: Sessions, attempt: _Attempt, error: ContentError, *, actor: str) -> None:

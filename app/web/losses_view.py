@@ -15,7 +15,7 @@ from app.plots.panels import DataTable
 from app.plots.stops import draw_stop
 from app.services.accounts import Identity
 from app.services.board_lines import BoardKey
-from app.services.losses import LossesNotReadyError, QuestionLoss, UnknownSettingError, get_losses
+from app.services.losses import QuestionLoss, find_losses
 from app.services.operating_rows import OperatingRow
 from app.services.submissions import SubmissionDetails
 from app.web.panels import PanelView, show_panel
@@ -76,11 +76,10 @@ def load_losses(
         "hidden_fields": tuple((key, value) for key, value in place.items() if value),
         "rest_address": f"/api/v1/submissions/{submission.id}/losses?{rest}",
     }
-    try:
-        losses = get_losses(
-            session, submission.id, account=reader, setting=chosen, board=board, limit=N_QUESTIONS, config=config
-        )
-    except (LossesNotReadyError, UnknownSettingError):
+    losses = find_losses(
+        session, submission.id, account=reader, setting=chosen, board=board, limit=N_QUESTIONS, config=config
+    )
+    if losses is None:
         return LossesView(is_ready=False, n_questions=0, rows=(), panels=(), **shared)  # type: ignore[arg-type]
     return LossesView(
         is_ready=True,

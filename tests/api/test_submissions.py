@@ -356,7 +356,10 @@ def test_the_questions_where_a_setting_loses_most(board: Any, make_caps: Caps) -
     submission_id = board.publish(make_caps(120))
     address = f"/api/v1/submissions/{submission_id}/losses"
     setting = board.reader.get(f"/api/v1/submissions/{submission_id}/score").json()["settings"][0]["setting"]
-    check_problem(board.reader.get(address, params={"setting": setting}), 409, "losses_not_ready")
+    waiting = board.reader.get(address, params={"setting": setting})
+    assert (waiting.status_code, waiting.content, waiting.headers["retry-after"]) == (202, b"", "5")
+    with board.sessions.begin() as session:
+        assert session.scalar(text("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'keep_stops'")) == 1
     keep_stops(board.sessions, submission_id, config=board.config)
     shown = board.reader.get(address, params={"setting": setting, "model": "alpha", "limit": 4}).json()
     assert (shown["setting"], shown["model"], len(shown["questions"])) == (setting, "alpha", 4)
