@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment
 from app.api.documentation import Responses, errors
 from app.api.schemas import LossesOut, OperatingPointsOut
+from app.files.action_checks import DEFAULT_SETTING
 from app.services.board_lines import BoardKey
 from app.services.losses import MAX_QUESTIONS, find_losses
 from app.services.operating_rows import Order, SortKey, format_rows_csv, get_operating_table, sort_rows
@@ -58,14 +59,15 @@ def get_question_losses(
     reader: ReaderDep,
     session: SessionDep,
     config: ConfigDep,
-    setting: str,
+    setting: str = DEFAULT_SETTING,
     model: str | None = None,
     benchmark: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MAX_QUESTIONS)] = 10,
 ) -> LossesOut | Response:
     """Return the questions with the largest early and late loss together; not where the split's labels are hidden.
 
-    The first to ask sets a job going that works out where the submission stops; until then the answer is 202.
+    Where the file has no settings, `setting` may be left out. The first to ask sets a job going that works out where
+    the submission stops; until then the answer is 202.
     """
     losses = find_losses(
         session,

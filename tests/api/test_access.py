@@ -63,6 +63,7 @@ RULES: dict[str, str] = {
     "GET /api/v1/submissions/{submission_id}": READABLE,
     "GET /api/v1/submissions/{submission_id}/actions": READABLE,
     "GET /api/v1/submissions/{submission_id}/events": READABLE,
+    "GET /api/v1/submissions/{submission_id}/losses": READABLE,
     "GET /api/v1/submissions/{submission_id}/operating-points": READABLE,
     "GET /api/v1/submissions/{submission_id}/receipt": READABLE,
     "GET /api/v1/submissions/{submission_id}/score": READABLE,

@@ -51,6 +51,7 @@ PROBES: dict[str, tuple[str, ...]] = {
     "/api/v1/submissions/{submission_id}/events": ("",),
     "/api/v1/submissions/{submission_id}/actions": ("",),
     "/api/v1/submissions/{submission_id}/identical-uploads": ("",),
+    "/api/v1/submissions/{submission_id}/losses": ("", "?setting=default{cell}"),
     "/api/v1/submissions/{submission_id}/operating-points": ("", "?x=1{cell}", "?format=csv"),
     "/api/v1/submissions/{submission_id}/receipt": ("",),
     "/api/v1/leaderboard": tuple(
