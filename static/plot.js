@@ -91,6 +91,43 @@
     return window.Plotly.downloadImage({ data: figure.data, layout }, { format: "svg", filename: name, ...size });
   }
 
+  const readNote = (text) => (text ?? "").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
+
+  // A number stays one; a text that a spreadsheet would run as a formula gets an apostrophe.
+  function writeField(value) {
+    if (typeof value !== "string") return value ?? "";
+    const text = readNote(value).replace(/^[=+\-@\t\r]/, "'$&");
+    return `"${text.replaceAll('"', '""')}"`;
+  }
+
+  // Every point that is drawn, line by line; what has no name is the edge of an interval.
+  function writeNumbers({ data, layout }) {
+    const nameAxis = (axis, fallback) => layout[axis]?.title?.text ?? fallback;
+    const rows = [["Line", nameAxis("xaxis", "x"), nameAxis("yaxis", layout.annotations?.[0]?.text ?? "y")]];
+    for (const trace of data.filter(({ name, x }) => name && x)) {
+      const places = trace.type === "bar" && Array.isArray(trace.text) ? trace.text : trace.x;
+      places.forEach((place, idx) => rows.push([trace.name, place, trace.y[idx]]));
+    }
+    return `${rows.map((row) => row.map(writeField).join(",")).join("\r\n")}\r\n`;
+  }
+
+  function saveNumbers(figure, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([writeNumbers(figure)], { type: "text/csv;charset=utf-8" }));
+    link.download = `${name}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  function setUpButtons(target, figure) {
+    const whole = `[data-download="${target.dataset.figure}"]`;
+    const numbers = `[data-numbers="${target.dataset.figure}"]`;
+    for (const button of document.querySelectorAll(`button${whole}, button${numbers}`)) {
+      const save = button.matches(whole) ? download : saveNumbers;
+      button.addEventListener("click", () => save(figure, target.dataset.name));
+    }
+  }
+
   async function read(target) {
     const inline = document.getElementById(target.dataset.figure);
     if (inline) return JSON.parse(inline.textContent);
@@ -111,9 +148,7 @@
     }
     drawn.set(target, figure);
     observer.observe(target);
-    for (const button of document.querySelectorAll(`button[data-download="${target.dataset.figure}"]`)) {
-      button.addEventListener("click", () => download(figure, target.dataset.name));
-    }
+    setUpButtons(target, figure);
   }
 
   function setUp() {

@@ -131,7 +131,7 @@ def load_snapshot_page(session: Session, name: str, query: SnapshotQuery, *, dat
         benchmarks=name_choices("All benchmarks", summary.manifest["benchmarks"]),
         split_counts=arrange_counts(summary, count_questions(session, snapshot)),
         measured=read_measured_counts(summary.manifest),
-        status=describe_status(snapshot, split=split, is_stored=bool(whole)),
+        status=describe_status(snapshot, split=split, is_stored=bool(choose_frontiers(whole))),
         intervals=describe_bootstrap(find_progress(session, snapshot.id, split=split)),
         headline=None if overthinking is None else describe_overthinking(overthinking["macro"]),
         grid=None if overthinking is None else arrange_figures(add_intervals(overthinking, intervals)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,30 @@ def test_the_plot_is_downloaded_with_its_captions(visit: Open, tmp_path: Path) -
     assert SYNTHETIC_NOTICE.split(",")[0] in picture
     # A picture stands on white, whatever the scheme.
     assert "rgb(255, 255, 255)" in picture
+    assert visited.faults == []
+
+
+def test_the_numbers_of_a_plot_are_downloaded_whole(site: Any, visit: Open, tmp_path: Path) -> None:
+    visited = visit(f"/submissions/{_find_id(site, 'Half <oracle> & co')}")
+    for name, button in (
+        ("curve", "Numbers as CSV"),
+        ("regret", "Numbers as CSV: Accuracy lost by stopping early and"),
+    ):
+        with visited.page.expect_download() as download:
+            visited.page.get_by_role("button", name=button, exact=name == "curve").click()
+        download.value.save_as(tmp_path / f"{name}.csv")
+        assert download.value.suggested_filename.endswith(".csv")
+    curve = list(csv.reader((tmp_path / "curve.csv").open(newline="")))
+    assert curve[0] == ["Line", "Share of full-thinking tokens (%)", "Accuracy (%)"]
+    assert {"Oracle", "Uninformed reference", "Half <oracle> & co"} <= {row[0] for row in curve[1:]}
+    drawn = visited.page.evaluate("document.querySelector('#board-figure .plot').data.map((t) => t.name && t.x.length)")
+    assert len(curve) == 1 + sum(filter(None, drawn))
+    regret = list(csv.reader((tmp_path / "regret.csv").open(newline="")))
+    settings = site.get_json(f"/submissions/{_find_id(site, 'Half <oracle> & co')}/score")["settings"]
+    assert [row[:2] for row in regret[1:]] == [
+        [part, setting["setting"]] for part in ("Stopped early", "Stopped late") for setting in settings
+    ]
+    assert [float(row[2]) for row in regret[1:9]] == [round(100 * s["early_loss"], 4) for s in settings]
     assert visited.faults == []
 
 

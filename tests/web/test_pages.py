@@ -18,6 +18,8 @@ from app.evaluator.strategies import Strategy
 from app.plots.captions import SYNTHETIC_NOTICE
 from app.services.bootstrap import BootstrapProgress
 from app.services.demo_progress import PROGRESS_FILE
+from app.services.frontiers import get_references
+from app.services.snapshots import get_snapshot
 from app.services.submissions import SYSTEM, SubmissionState, find_locked, transition, withdraw_submission
 from app.web.formatting import hundredths, percent
 from app.web.security import CONTENT_SECURITY_POLICY
@@ -529,6 +531,22 @@ def test_without_a_snapshot_the_board_says_how_to_get_one(empty_site: Any) -> No
     assert "otboard snapshot freeze" in text
     assert "There is no snapshot yet." in empty_site.get("/snapshots").text
     assert "There is no frozen snapshot yet" in empty_site.get("/submit").text
+
+
+def test_while_frontiers_are_being_stored_the_snapshots_page_says_so(site: Any) -> None:
+    """With the first strategy's stored it once said that the split had no question of that model and benchmark."""
+    with site.sessions.begin() as session:
+        snapshot = get_snapshot(session, "small")
+        get_references(
+            session,
+            snapshot,
+            split="train",
+            strategy=Strategy.DYNAMIC_ROUTING,
+            data_dir=site.config.data_dir,
+        )
+    text = site.get("/snapshots/small?split=train").text
+    assert "Frontiers and averages of this split are being computed" in text
+    assert "no question of that model" not in text
 
 
 def test_while_the_demo_is_being_made_the_board_says_how_far_it_is(empty_site: Any) -> None:

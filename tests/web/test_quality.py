@@ -248,9 +248,9 @@ def test_every_page_is_of_use_without_scripts(site: Any, ids: Ids, visit: Open) 
         for form in page.locator("main form:visible").all():
             if not form.locator("button:visible, input[type=submit]:visible").count():
                 found.append(f"{address}: a form without a button: {form.get_attribute('action')}")
-        # Whatever a plot shows stands in a table beside it, closed or open.
+        # Whatever a plot shows stands in a table beside it, closed or open, or in one that is a link away.
         for figure in page.locator("figure:has(.plot)").all():
-            if not figure.locator("details td").count():
+            if not figure.locator("details").locator("td, a[href^='#']").count():
                 found.append(f"{address}: a figure without numbers: {figure.get_attribute('id')}")
     assert found == []
 
@@ -296,6 +296,16 @@ def test_an_empty_installation_has_sound_pages(empty_site: Any, browser: Any) ->
         page.goto(empty_site.url + path)
         assert list(_list_faults(page, PHONE, picture=f"empty-{path[1:] or 'board'}")) == [], path
     page.close()
+
+
+@pytest.mark.usefixtures("ids")
+def test_a_figure_lies_in_its_interval(site: Any) -> None:
+    """The ends of token counts were once shown as percentages, a hundred times too large."""
+    text = site.get("/snapshots/small?split=test").text
+    shown = re.findall(r'<td class="number[^>]*>([0-9.,]+)<span class="second">([0-9.,]+) to ([0-9.,]+)</span>', text)
+    assert len(shown) >= 12
+    for figure, low, high in ([float(number.replace(",", "")) for number in found] for found in shown):
+        assert low <= figure <= high
 
 
 def test_times_carry_their_zone(site: Any, ids: Ids) -> None:
