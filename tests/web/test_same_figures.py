@@ -104,6 +104,8 @@ def test_a_submissions_figures_are_the_same_everywhere(
         {n: _write(s[n]) for n in (*PARTS, "e3")} for s in score["settings"]
     ]
 
+    _check_comparison_and_badge(site, row, score)
+
     # The page: the figures at its head, every board, every setting.
     text = site.get(f"/submissions/{submission_id}").text
     head = text.split('class="figures"')[1].split("</dl>")[0]
@@ -124,6 +126,18 @@ def test_a_submissions_figures_are_the_same_everywhere(
     for board in score["boards"]:
         if board["model"] and board["benchmark"]:
             _check_cell_page(site, submission_id, score, board)
+
+
+def _check_comparison_and_badge(site: Any, row: Any, score: Any) -> None:
+    """The same in a comparison, and on the badge, which has the board's figure and rank."""
+    other = next(r["submission_id"] for r in site.get_json(f"/leaderboard?{BOARD}")["rows"] if r["method"] == "random")
+    compared = site.get_json(f"/compare?submissions={row['submission_id']},{other}")
+    assert [b["figures"][0] for b in compared["boards"]] == [
+        next(b for b in score["boards"] if (b["model"], b["benchmark"]) == (c["model"], c["benchmark"]))
+        for c in compared["boards"]
+    ]
+    badge = site.get(f"/api/v1/badges/{row['submission_id']}.svg").text
+    assert f">{percent(score['summary']['realised_potential'])} of early exit realised, rank {row['rank']}" in badge
 
 
 def _check_cell_page(site: Any, submission_id: str, score: Any, board: Any) -> None:
