@@ -47,7 +47,7 @@ def build_tokens_figure(settings: Sequence[str], *, wasted: Sequence[float], for
             "%{fullData.name}: %{customdata:.2f}\u00a0% of the tokens",
         ),
     )
-    return _draw(settings, parts, y_title="Tokens (% of full thinking): ↑ wasted, ↓ forgone")
+    return _draw(settings, parts, y_title="Tokens (%): ↑ wasted, ↓ forgone")
 
 
 def _draw(settings: Sequence[str], parts: Sequence[Part], *, y_title: str) -> go.Figure:

@@ -115,7 +115,7 @@ def _draw_panels(rows: Sequence[OperatingRow], *, caption: Caption, download_nam
         show_panel(
             tokens,
             name="tokens-figure",
-            caption=Caption("Tokens wasted and forgone", caption.subtitle),
+            caption=Caption("Tokens wasted and forgone, % of full thinking", caption.subtitle),
             download_name=f"{download_name}-tokens",
             sentence="Bars, one a setting: upwards the tokens kept past each trajectory’s best position, downwards "
             "those up to it that were not kept, as shares of full thinking.",

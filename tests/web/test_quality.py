@@ -193,7 +193,7 @@ def test_every_page_is_sound(site: Any, ids: Ids, visit: Open, width: int) -> No
         found += [f"{address}: {fault}" for fault in faults]
         found += [f"{address}: {fault}" for fault in visited.faults if not REFUSED.search(fault)]
         visited.faults.clear()
-    assert found == []
+    assert not found, "\n".join(found)
     assert readers[True].hosts | readers[False].hosts == {site.url.removeprefix("http://")}
 
 
@@ -247,7 +247,7 @@ def test_every_page_of_the_documentation_fits_a_phone(site: Any, visit: Open) ->
             page, {"resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": False}}}
         )
         found += [f"{name}: {fault}" for fault in (*_list_too_wide(page, NARROWEST), *faults)]
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_every_page_is_of_use_without_scripts(site: Any, ids: Ids, visit: Open) -> None:
@@ -267,7 +267,7 @@ def test_every_page_is_of_use_without_scripts(site: Any, ids: Ids, visit: Open) 
         for figure in page.locator("figure:has(.plot)").all():
             if not figure.locator("details").locator("td, a[href^='#']").count():
                 found.append(f"{address}: a figure without numbers: {figure.get_attribute('id')}")
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_the_keyboard_goes_through_a_page_in_its_order(ids: Ids, visit: Open) -> None:
