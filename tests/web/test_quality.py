@@ -118,7 +118,7 @@ def list_page_routes() -> set[str]:
         route.path
         for router in (module.router for module in modules if hasattr(module, "router"))
         for route in router.routes
-        if isinstance(route, APIRoute) and "GET" in route.methods and not route.path.startswith(NOT_PAGES)
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ()) and not route.path.startswith(NOT_PAGES)
     }
 
 
