@@ -28,10 +28,11 @@ from app.services.accounts import Identity
 from app.services.board_lines import BoardKey
 from app.services.frontiers import EVALUATOR_VERSION, get_references
 from app.services.interval_parts import find_kept_stops, save_stops
-from app.services.measurements import labels_hidden, load_measurements
+from app.services.measurements import load_measurements
+from app.services.release import are_labels_told, require_told_labels
 from app.services.scoring import get_score
 from app.services.snapshots import get_snapshot
-from app.services.submissions import HiddenLabelsError, SubmissionState, get_submission
+from app.services.submissions import SubmissionState, get_submission
 from app.services.uploads import upload_path
 
 logger = logging.getLogger(__name__)
@@ -109,8 +110,7 @@ def find_losses(
     """
     submission = get_submission(session, submission_id, account=account)
     snapshot = get_snapshot(session, submission.snapshot)
-    if labels_hidden(snapshot, submission.split):
-        raise HiddenLabelsError(f"The labels of split {submission.split!r} are hidden; no question's loss is shown.")
+    require_told_labels(snapshot, submission.split, what="no question's loss is shown")
     # Whoever may not see the score, as of a withdrawn submission, may not see what it is made of either.
     get_score(session, submission_id, account=account)
     folder = stops_folder(config.data_dir, submission_id)
@@ -153,7 +153,7 @@ def keep_stops(sessions: Sessions, submission_id: str, *, config: Config) -> Non
         if submission is None or submission.state not in KEPT_STATES:
             return
         snapshot = session.get_one(models.Snapshot, submission.snapshot_id)
-        if labels_hidden(snapshot, submission.split):
+        if not are_labels_told(snapshot, submission.split):
             return
         strategy = Strategy(submission.strategy)
         everything = load_measurements(session, snapshot, data_dir=config.data_dir)
