@@ -11,12 +11,11 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session, sessionmaker
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.services.shown_changes import ShownState, read_shown_state
+from app.services.shown_changes import ShownState
+from app.web.shown_state import StateReader
 
 PATHS = frozenset(
     {"/", "/figures/board", "/compare", "/api/v1/leaderboard", "/api/v1/leaderboard/curves", "/api/v1/compare"}
@@ -67,6 +66,7 @@ class KeptPages:
     def __init__(self, app: ASGIApp, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.app = app
         self.clock = clock
+        self.states = StateReader()
         self.kept: OrderedDict[Asked, Kept] = OrderedDict()
         self.n_bytes = 0
 
@@ -78,7 +78,7 @@ class KeptPages:
             return
         try:
             # Read before the answer is made, which then shows this state or a later one.
-            state = await run_in_threadpool(_read_state, scope["app"].state.sessions)
+            state = await self.states.read(scope["app"].state.sessions)
         except SQLAlchemyError:
             # The application has its own words for that.
             await self.app(scope, receive, send)
@@ -153,11 +153,6 @@ def may_be_kept(answer: Kept) -> bool:
         and "no-store" not in answer.headers.get("Cache-Control", "")
         and len(answer.body) <= MOST_BYTES_EACH
     )
-
-
-def _read_state(sessions: sessionmaker[Session]) -> ShownState:
-    with sessions() as session:
-        return read_shown_state(session)
 
 
 async def _send(answer: Kept, asked: Headers, send: Send) -> None:
