@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import ConfigDict, Field
 
+from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment, wants_csv
 from app.api.documentation import errors
 from app.api.schemas import Answer, Document, Sha256
 from app.evaluator.strategies import Strategy
@@ -15,7 +16,6 @@ from app.web.security import ReaderDep, SessionDep
 
 router = APIRouter(tags=["leaderboard"])
 
-CSV_MEDIA_TYPE = "text/csv"
 VARY = "Accept, Authorization, Cookie"
 
 
@@ -101,10 +101,9 @@ def compare(
     """
     comparison = compare_submissions(session, split_ids(submissions), account=reader)
     response.headers["Vary"] = VARY
-    if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):
+    if wants_csv(format, accept):
         name = f"compare-{comparison.snapshot}-{comparison.split}-{comparison.strategy}.csv"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"', "Vary": VARY}
-        return Response(format_differences(comparison), media_type=f"{CSV_MEDIA_TYPE}; charset=utf-8", headers=headers)
+        return csv_attachment(format_differences(comparison), filename=name, vary=VARY)
     return ComparisonOut.model_validate(comparison)
 
 

@@ -15,6 +15,7 @@ from app.api.console_schemas import (
     OverridePageOut,
     WorkOut,
 )
+from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment
 from app.api.documentation import CURSOR, LIMIT, errors
 from app.api.schemas import SubmissionPageOut
 from app.services.allowance_overrides import describe_defaults, list_overrides, set_override
@@ -72,7 +73,7 @@ def get_work(organiser: OrganiserDep, session: SessionDep, config: ConfigDep) ->
     "/audit",
     summary="Read the audit log",
     response_model=AuditPageOut,
-    responses=errors(401, 403, 422, also={200: {"content": {"text/csv": {}}}}),
+    responses=errors(401, 403, 422, also={200: {"content": {CSV_MEDIA_TYPE: {}}}}),
 )
 def get_audit(
     organiser: OrganiserDep,
@@ -84,8 +85,7 @@ def get_audit(
 ) -> AuditPageOut | Response:
     """List who did what to what, newest first."""
     if format == "csv":
-        headers = {"Content-Disposition": 'attachment; filename="audit.csv"'}
-        return Response("".join(format_audit_csv(session, chosen)), media_type="text/csv", headers=headers)
+        return csv_attachment("".join(format_audit_csv(session, chosen)), filename="audit.csv")
     page = list_audit(session, chosen, limit=limit, cursor=cursor)
     return AuditPageOut(
         items=[AuditEntryOut.model_validate(entry) for entry in page.items], next_cursor=page.next_cursor

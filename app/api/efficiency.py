@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment, wants_csv
 from app.api.documentation import CURSOR, LIMIT, Responses, errors, multipart
 from app.api.schemas import EXAMPLE_SHA256, Answer, Fraction01, Sha256
 from app.files.efficiency_results import Paradigm
@@ -18,7 +19,6 @@ from app.web.security import OrganiserDep, OrganiserFormDep, SessionDep
 
 router = APIRouter(prefix="/efficiency-results", tags=["efficiency results"])
 
-CSV_MEDIA_TYPE = "text/csv"
 SOURCE_EXAMPLE: dict[str, JsonValue] = {
     "citation": "J. Huang et al.: EffiReason-Bench. arXiv:2511.10201, 2025.",
     "url": "https://arxiv.org/abs/2511.10201",
@@ -161,10 +161,9 @@ def list_results(
 
     JSON is paged. CSV holds all that meet the filter, with the same columns in the same order.
     """
-    if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):
+    if wants_csv(format, accept):
         content = service.format_results_csv(service.list_results(session, wanted, order=order, limit=None))
-        headers = {"Content-Disposition": 'attachment; filename="efficiency-results.csv"', "Vary": "Accept"}
-        return Response(content, media_type=f"{CSV_MEDIA_TYPE}; charset=utf-8", headers=headers)
+        return csv_attachment(content, filename="efficiency-results.csv", vary="Accept")
     page = service.list_results(session, wanted, order=order, limit=limit, cursor=cursor)
     return EfficiencyResultPageOut.model_validate(page, from_attributes=True)
 

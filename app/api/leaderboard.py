@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
+from app.api.csv_answers import CSV_MEDIA_TYPE, csv_attachment, wants_csv
 from app.api.documentation import errors
 from app.api.schemas import BoardCurvesOut, LeaderboardOut
 from app.evaluator.strategies import Strategy
@@ -19,7 +20,6 @@ from app.web.security import ReaderDep, SessionDep
 
 router = APIRouter(tags=["leaderboard"])
 
-CSV_MEDIA_TYPE = "text/csv"
 # A team that is anonymous is named to itself.
 VARY = "Accept, Authorization, Cookie"
 
@@ -81,13 +81,8 @@ def get_board(
     )
     board = choose_rows(whole, choice)
     response.headers["Vary"] = VARY
-    if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):
-        name = f"{snapshot}-{split}-{strategy}.csv"
-        return Response(
-            format_csv(board),
-            media_type=f"{CSV_MEDIA_TYPE}; charset=utf-8",
-            headers={"Content-Disposition": f'attachment; filename="{name}"', "Vary": VARY},
-        )
+    if wants_csv(format, accept):
+        return csv_attachment(format_csv(board), filename=f"{snapshot}-{split}-{strategy}.csv", vary=VARY)
     return LeaderboardOut.model_validate(board)
 
 
@@ -130,10 +125,7 @@ def get_curves(
     board = choose_rows(whole, choice)
     curves = list_curves(session, board, list_keys(get_snapshot(session, snapshot), BoardKey(model, benchmark), by=by))
     response.headers["Vary"] = VARY
-    if format == "csv" or (format is None and CSV_MEDIA_TYPE in accept):
-        headers = {
-            "Content-Disposition": f'attachment; filename="{snapshot}-{split}-{strategy}-curves.csv"',
-            "Vary": VARY,
-        }
-        return Response(format_curves(board, curves), media_type=f"{CSV_MEDIA_TYPE}; charset=utf-8", headers=headers)
+    if wants_csv(format, accept):
+        name = f"{snapshot}-{split}-{strategy}-curves.csv"
+        return csv_attachment(format_curves(board, curves), filename=name, vary=VARY)
     return BoardCurvesOut.model_validate({"curves": curves, "snapshot": snapshot, "split": split, "strategy": strategy})
